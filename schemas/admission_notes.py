@@ -54,10 +54,10 @@ def _spelled(amounts: Amounts) -> dict[str, str]:
 def _amounts(quantities: Mapping[str, str]) -> Amounts:
     """Raises ValueError for an amount that no container can have."""
     nano = {name: exact_quantity.parse(text).nano for name, text in quantities.items() if name in ("cpu", "memory")}
-    found = Amounts(
+    amounts = Amounts(
         cpu=Cores(nano["cpu"] / _NANO) if "cpu" in nano else None,
         memory=Bytes(math.ceil(nano["memory"] / _NANO)) if "memory" in nano else None,
     )
-    if (fault := next(bounds.amounts("before", found), None)) is not None:
+    if (fault := next(bounds.amounts("before", amounts), None)) is not None:
         raise ValueError(fault)
-    return found
+    return amounts

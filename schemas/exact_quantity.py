@@ -94,12 +94,12 @@ def parse(text: str) -> Quantity:
     """Raises NotAQuantityError, also for a text longer than LONGEST. ParseQuantity, with both of its ways."""
     if len(text) > LONGEST:
         raise NotAQuantityError(f"a quantity has at most {LONGEST} characters here, not {len(text)}")
-    found = _SHAPE.fullmatch(text)
-    if not text or found is None:
+    match = _SHAPE.fullmatch(text)
+    if not text or match is None:
         raise NotAQuantityError(_WRONG)
-    sign = -1 if found[1] == "-" else 1
-    digits, fraction, suffix = found[2] or "0", found[4] or "", found[5]
-    if not text[len(found[1]) :].strip("0"):
+    sign = -1 if match[1] == "-" else 1
+    digits, fraction, suffix = match[2] or "0", match[4] or "", match[5]
+    if not text[len(match[1]) :].strip("0"):
         return Quantity(0, 0, 0, "0", Form.DECIMAL)
     form, power = _meaning(suffix)
     shifted = digits + fraction
@@ -113,7 +113,7 @@ def parse(text: str) -> Quantity:
     if fast:
         kept = _keeps_text(form, shifted, scale)
         return _amount(sign * int(shifted) * factor, scale, form, kept=text if kept else "")
-    if not found[2] and not fraction and not text[len(found[1]) :].startswith("0"):
+    if not match[2] and not fraction and not text[len(match[1]) :].startswith("0"):
         raise NotAQuantityError(_NUMERIC)
     return _exact(sign, int(shifted) * factor, scale, form)
 
@@ -147,8 +147,8 @@ def _meaning(suffix: str) -> tuple[Form, int]:
         return Form.DECIMAL, _DECIMAL[suffix]
     if suffix in _BINARY:
         return Form.BINARY, _BINARY[suffix]
-    found = _EXPONENT.fullmatch(suffix)
-    power = int(found[1]) if found else MOST + 1
+    match = _EXPONENT.fullmatch(suffix)
+    power = int(match[1]) if match else MOST + 1
     if not -MOST - 1 <= power <= MOST:
         raise NotAQuantityError(_SUFFIX)
     return Form.EXPONENT, _int32(power)

@@ -160,8 +160,10 @@ class Backtest:
                 if decided.topic == "recommendations":
                     self.score.recommendations += 1
                     self.score.containers.restate([event.workload.key], [len(event.containers)])
-                    advice = [_advice(each) for each in event.containers]
-                    self.score.containers.advise([(event.workload.key, each.container) for each in event.containers], advice)
+                    advice = [_advice(container) for container in event.containers]
+                    self.score.containers.advise(
+                        [(event.workload.key, container.container) for container in event.containers], advice
+                    )
             else:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)

@@ -45,4 +45,4 @@ class KillCounts:
     @staticmethod
     def joined(parts: "Sequence[KillCounts]") -> "KillCounts":
         """The counts of other containers together."""
-        return KillCounts(*(sum(counts) for counts in zip(*(astuple(each) for each in parts), strict=True)))
+        return KillCounts(*(sum(counts) for counts in zip(*(astuple(part) for part in parts), strict=True)))

@@ -61,7 +61,7 @@ class PolicyScore:
 
     def total(self, field: str) -> float:
         """The sum of one figure over all workloads."""
-        return float(sum(getattr(each, field) for each in self.workloads.values()))
+        return float(sum(getattr(workload, field) for workload in self.workloads.values()))
 
     @property
     def gated_kills(self) -> int:

@@ -151,7 +151,7 @@ def resolution_lines(found: Resolution) -> Iterator[str]:
     rows = sum(count for _, count in found.windows)
     if not rows:
         return
-    seconds, _ = max(found.windows, key=lambda each: each[1])
+    seconds, _ = max(found.windows, key=lambda window: window[1])
     shortest, longest = found.windows[0][0], found.windows[-1][0]
     others = f" (from {_duration(shortest)} to {_duration(longest)})" if shortest != longest else ""
     yield (

@@ -101,12 +101,12 @@ class ResourceSums:
         """The sums of other containers put together; no container is in two of them."""
         return ResourceSums(
             parts[0].unit,
-            sum(each.micros for each in parts),
-            sum(each.over for each in parts),
-            sum(each.peak_micros for each in parts),
-            sum(each.peak_over for each in parts),
-            np.sum([each.bins for each in parts], axis=0),
-            {name: np.concatenate([each.sums[name] for each in parts]) for name in _AMOUNTS},
+            sum(part.micros for part in parts),
+            sum(part.over for part in parts),
+            sum(part.peak_micros for part in parts),
+            sum(part.peak_over for part in parts),
+            np.sum([part.bins for part in parts], axis=0),
+            {name: np.concatenate([part.sums[name] for part in parts]) for name in _AMOUNTS},
         )
 
 
@@ -125,4 +125,4 @@ class SideSums:
     @staticmethod
     def joined(parts: "Sequence[SideSums]") -> "SideSums":
         """As ResourceSums has it."""
-        return SideSums(ResourceSums.joined([each.cpu for each in parts]), ResourceSums.joined([each.memory for each in parts]))
+        return SideSums(ResourceSums.joined([part.cpu for part in parts]), ResourceSums.joined([part.memory for part in parts]))

@@ -99,7 +99,7 @@ class RulesInForce:
         return StageRulesChanged(at, name, program, merged, rules_version(name, program, merged))
 
     def _stage(self, name: str) -> Stage:
-        return next(each for each in self.stages if each.name == name)
+        return next(stage for stage in self.stages if stage.name == name)
 
     def _changed(self, control: ControlChanged) -> ControlChanged:
         if self.other.budget is None or control.budget == self.other.budget:

@@ -101,12 +101,12 @@ class ContainerSums:
         """The rows of each part, one part after the other."""
         first = parts[0]
         return ContainerSums(
-            {name: np.concatenate([each.sums[name] for each in parts]) for name in first.sums},
-            {name: np.concatenate([each.kills[name] for each in parts]) for name in first.kills},
-            np.concatenate([each.hour for each in parts]),
-            {name: np.concatenate([each.peaks[name] for each in parts]) for name in RESOURCES},
-            {name: np.concatenate([each.in_hour[name] for each in parts]) for name in RESOURCES},
-            {name: np.concatenate([each.used_in_hour[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([part.sums[name] for part in parts]) for name in first.sums},
+            {name: np.concatenate([part.kills[name] for part in parts]) for name in first.kills},
+            np.concatenate([part.hour for part in parts]),
+            {name: np.concatenate([part.peaks[name] for part in parts]) for name in RESOURCES},
+            {name: np.concatenate([part.in_hour[name] for part in parts]) for name in RESOURCES},
+            {name: np.concatenate([part.used_in_hour[name] for part in parts]) for name in RESOURCES},
         )
 
     def totals(self, side: str, workloads: Sequence[str], changes: Floats) -> list[WorkloadTotal]:

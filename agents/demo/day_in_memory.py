@@ -43,7 +43,7 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
     executors = (resizer(context, shop.client), evictor(context, shop.client))
     pause = OperatorsPause(day, log.append)
     live = _living(shop.cluster.advance, shop.scrape, pause.keep)
-    world = SimulatedWorld(live, (shop.after, *(each.poll_once for each in executors)))
+    world = SimulatedWorld(live, (shop.after, *(executor.poll_once for executor in executors)))
     watcher = LogWatcher(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()

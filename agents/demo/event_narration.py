@@ -59,8 +59,10 @@ def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPla
 
 def scaled(outcome: ActionFinished, plan: ReplicasPlanned) -> str:
     """A workload that was given another number of replicas, and what asked for that."""
-    asking = next((each for each in plan.proposals if each.replicas is not None and each.replicas >= plan.replicas), None)
-    live = max((each.replicas or 0 for each in plan.proposals if each.origin is ProposalOrigin.LIVE), default=0)
+    asking = next(
+        (proposal for proposal in plan.proposals if proposal.replicas is not None and proposal.replicas >= plan.replicas), None
+    )
+    live = max((proposal.replicas or 0 for proposal in plan.proposals if proposal.origin is ProposalOrigin.LIVE), default=0)
     why = ""
     if asking is not None and plan.replicas > plan.current:
         ahead = asking.origin is not ProposalOrigin.LIVE and live < plan.replicas
@@ -148,13 +150,13 @@ def reason(decision: Planned, recommended: RequestsRecommended) -> str:
     kill = recommended.last_oom
     if kill is not None and kill.pod.uid == decision.pod.uid and decision.at - kill.at <= _SOON:
         return f"it was OOM-killed at {clock(kill.at)}"
-    by_name = {each.container: each for each in recommended.containers}
+    by_name = {container.container: container for container in recommended.containers}
     outside = [
         text for name, requests in decision.expect.items() if name in by_name for text in _outside(requests, by_name[name])
     ]
     if outside:
         return " and ".join(dict.fromkeys(outside))
-    share = _share_off(together(decision.expect.values()), together(each.target for each in recommended.containers))
+    share = _share_off(together(decision.expect.values()), together(container.target for container in recommended.containers))
     return f"{share:.0%} off what its usage asks for" if share >= _NEARLY else ""
 
 

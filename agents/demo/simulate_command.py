@@ -103,7 +103,7 @@ def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
         shop.scrape(at)
 
     consumers = (resizer(context, shop.client), evictor(context, shop.client))
-    world = SimulatedWorld(live, (shop.after, *(each.poll_once for each in consumers)))
+    world = SimulatedWorld(live, (shop.after, *(consumer.poll_once for consumer in consumers)))
     grid = TickGrid(times.to_ms(day.start), int(day.tick.total_seconds() * 1000))
     for taken in simulate(context, stages(settings), world, grid):
         if taken.at >= day.end:

@@ -108,7 +108,7 @@ def _replicas(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[s
     for key in dict.fromkeys(key for day in acted_on for key in day.replicas.workloads):
         fixed = next((row.pods for row in untouched.rows() if row.workload.key == key), 0) * untouched.curve.hours
         hours = (day.replicas.pods(key) * day.curve.hours for day in acted_on)
-        rows.append((f"replica-hours of {key.rpartition('/')[2]}", f"{fixed:.0f}", *(f"{each:.0f}" for each in hours)))
+        rows.append((f"replica-hours of {key.rpartition('/')[2]}", f"{fixed:.0f}", *(f"{hour:.0f}" for hour in hours)))
     return rows
 
 

@@ -116,13 +116,13 @@ def _tick(body: object) -> tuple[int, str] | None:
 
 
 def _epochs(body: Mapping[str, object]) -> Epochs:
-    found: dict[str, list[tuple[int, int]]] = {}
+    epochs: dict[str, list[tuple[int, int]]] = {}
     for topic, read in body.items():
         if not isinstance(read, list):
             msg = f"{read!r} are no epochs of '{topic}'"
             raise TypeError(msg)
-        found[_text(topic)] = [(_whole(epoch), _whole(upto)) for epoch, upto in read]
-    return found
+        epochs[_text(topic)] = [(_whole(epoch), _whole(upto)) for epoch, upto in read]
+    return epochs
 
 
 def _digests(body: object) -> InputDigests | None:

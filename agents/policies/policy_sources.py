@@ -150,7 +150,7 @@ def _file_of(name: str) -> Path:
 
 def offered() -> Mapping[str, str]:
     """The policies of installed packages: the module of each name."""
-    return {each.name: each.module for each in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    return {point.name: point.module for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def load(source: PolicySource) -> CodePolicy:

@@ -67,7 +67,7 @@ def tried(text: str) -> PolicyTrial:
     parts = [_timed(policy, rows)[0] for rows in (every[:half], every[half:])]
     joined = RecommendedColumns(*(np.concatenate(pair) for pair in zip(*(_arrays(part) for part in parts), strict=True)))
     unlike = unlike or _difference(whole, joined, "asked of fewer containers at once, it answers otherwise")
-    return PolicyTrial(blake2b(b"".join(each.tobytes() for each in _arrays(whole)), digest_size=16).hexdigest(), taken, unlike)
+    return PolicyTrial(blake2b(b"".join(array.tobytes() for array in _arrays(whole)), digest_size=16).hexdigest(), taken, unlike)
 
 
 def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float]:
@@ -80,7 +80,7 @@ def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float
     taken = time.perf_counter() - begun
     if policy.explain is not None:
         check_explained(policy.explain(usage, state), len(rows))
-    return RecommendedColumns(*(each.copy() for each in _arrays(found))), taken
+    return RecommendedColumns(*(array.copy() for array in _arrays(found))), taken
 
 
 def _observed(policy: CodePolicy, rows: Indices) -> PolicyState:

@@ -46,7 +46,7 @@ class RememberedReply:
 
     def holds(self, lookup: Lookup) -> bool:
         """Whether all look-ups have the same results as then."""
-        return all(getattr(lookup, each.method)(*each.arguments) == each.answer for each in self.questions)
+        return all(getattr(lookup, question.method)(*question.arguments) == question.answer for question in self.questions)
 
 
 class ReviewMemo:

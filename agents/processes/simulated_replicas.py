@@ -52,11 +52,13 @@ class SimulatedScales:
         """The scale of a deployment; None when there is none."""
         cluster = self._cluster
         with cluster.lock:
-            for each in cluster.deployments:
-                if (each.namespace, each.name, key.kind) == (key.namespace, key.name, _REF[0]):
-                    there = sum(pod.deployment is each for pod in cluster.pods_by_name.values())
-                    name = f"{each.namespace}/{each.name}"
-                    return FoundScale(name, f"{_REF[0]} {name}", cluster.wanted(each), there, f"app={each.name}", "", "")
+            for deployment in cluster.deployments:
+                if (deployment.namespace, deployment.name, key.kind) == (key.namespace, key.name, _REF[0]):
+                    there = sum(pod.deployment is deployment for pod in cluster.pods_by_name.values())
+                    name = f"{deployment.namespace}/{deployment.name}"
+                    return FoundScale(
+                        name, f"{_REF[0]} {name}", cluster.wanted(deployment), there, f"app={deployment.name}", "", ""
+                    )
         return None
 
     def set(self, found: FoundScale, replicas: int) -> None:
@@ -81,7 +83,7 @@ class _ReplicaSource:
     def __init__(self, cluster: SimulatedCluster, scales: SimulatedScales, context: LogContext) -> None:
         self._cluster, self._scales, self._context = cluster, scales, context
         self._publisher, self._outbox = Publisher(context), Outbox(context)
-        self._scaled = [(each, each.scaling) for each in cluster.deployments if each.scaling is not None]
+        self._scaled = [(deployment, deployment.scaling) for deployment in cluster.deployments if deployment.scaling is not None]
         self._published: dict[str, ScaleSeen] = {}
         self._rounds = 0
 
@@ -146,7 +148,7 @@ def _ehpa(cluster: str, deployment: SimulatedDeployment, scaling: SimulatedScali
 def _together(deployment: SimulatedDeployment, time: Seconds) -> float:
     """Cores that all pods used together."""
     moment = LoadMoment(0, time, Seconds(86_400.0))
-    return sum(each.shape(moment).cores for each in deployment.containers if each.shape is not None)
+    return sum(container.shape(moment).cores for container in deployment.containers if container.shape is not None)
 
 
 def _workload(cluster: str, deployment: SimulatedDeployment) -> Workload:

@@ -47,8 +47,8 @@ def run(
                 processes.append(_Process.start(f"{number} of {len(arguments)}", work, argument))
         return _answers(what, processes, show)
     finally:
-        for each in processes:
-            each.end()
+        for process in processes:
+            process.end()
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Process:
 
 def _answers(what: tuple[str, str], processes: Sequence[_Process], show: Callable[[int], object]) -> list[Any]:
     doing, to = what
-    waiting: dict[object, _Process] = {each.pipe: each for each in processes}
+    waiting: dict[object, _Process] = {process.pipe: process for process in processes}
     found: dict[str, object] = {}
     while waiting:
         for pipe in connection.wait([each.pipe for each in waiting.values()]):
@@ -100,7 +100,7 @@ def _answers(what: tuple[str, str], processes: Sequence[_Process], show: Callabl
             else:
                 found[each.name] = value
                 del waiting[pipe]
-    return [found[each.name] for each in processes]
+    return [found[process.name] for process in processes]
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequenc
 
 def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Sequence[StageRulesChanged]:
     """Append our rules to every partition where they differ; returns these. Raises LogUnavailable."""
-    new = [each.ours for each in differences(context, stages, at)]
+    new = [difference.ours for difference in differences(context, stages, at)]
     append(context, new)
     return new
 
@@ -141,7 +141,7 @@ def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None
     _append_once(context, RULES, ((rules.key, rules) for rules in new))
     by_partition = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
-        others = [each for rules in by_partition for each in rules if each.stage == ours.stage and each.version != ours.version]
+        others = [rule for rules in by_partition for rule in rules if rule.stage == ours.stage and rule.version != ours.version]
         if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
             _append_once(context, RULES, [(ours.key, ours)])
 

@@ -32,10 +32,10 @@ def moment(text: str, newest: datetime, flag: str) -> datetime:
 
 def duration(text: str, flag: str) -> timedelta:
     """A length of time such as `90s`, `30m`, `1h` or `2d`. Raises BadInput that names the flag."""
-    found = _AGO.fullmatch(text)
-    if found is None:
+    match = _AGO.fullmatch(text)
+    if match is None:
         raise BadInput(f"{flag} '{text}' is no length of time: give 90s, 30m, 1h or 2d")
     try:
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
         raise BadInput(f"{flag} '{text}' is longer than any log") from None

@@ -83,8 +83,8 @@ def _text_fault(text: str) -> str:
 def _broker_fault(brokers: str) -> str:
     """Why these are no bootstrap servers; empty when they are."""
     for entry in brokers.split(","):
-        found = _BROKER.fullmatch(entry.strip())
-        if found is None or int(found.group(3)) not in _PORTS:
+        match = _BROKER.fullmatch(entry.strip())
+        if match is None or int(match.group(3)) not in _PORTS:
             return f"'{entry.strip()}' is no HOST:PORT, as in 127.0.0.1:9092 or kafka-0:9092,kafka-1:9092"
     return ""
 

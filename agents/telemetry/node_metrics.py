@@ -76,7 +76,7 @@ class NodeGroupMetrics(SourceMetrics):
     def appended(self, records: Sequence[NewRecord]) -> None:
         """Count, and show the sizes that are new."""
         super().appended(records)
-        self.read([Record(each.topic, each.partition, 0, each.key, each.value, each.headers) for each in records])
+        self.read([Record(record.topic, record.partition, 0, record.key, record.value, record.headers) for record in records])
 
     def read(self, records: Sequence[Record]) -> None:
         """Show the sizes that were published."""

@@ -78,9 +78,9 @@ def _damage(
 ) -> str:
     """Between which two marks the inputs stop being those that were read."""
     newest, why = refused
-    good = {each.turn: not objection(context, stage, partition, each) for each in marks}
-    first = next((each for each in marks if not good[each.turn]), newest)
-    last = max((each for each in marks if each.turn < first.turn), key=lambda each: each.turn, default=None)
+    good = {mark.turn: not objection(context, stage, partition, mark) for mark in marks}
+    first = next((mark for mark in marks if not good[mark.turn]), newest)
+    last = max((mark for mark in marks if mark.turn < first.turn), key=lambda each: each.turn, default=None)
     begins = {} if last is None else last.positions
     stretch = ", ".join(
         f"'{context.topics.wire(name)}' from offset {begins.get(name, 0)} to {end}"

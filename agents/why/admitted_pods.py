@@ -38,7 +38,9 @@ def is_admission_of(outcome: ActionFinished, asked: str) -> bool:
 def nearest(admissions: Iterable[ActionFinished], created: datetime | None) -> ActionFinished | None:
     """What was seen of the pod itself; else the offer nearest to its creation, or the newest one if that is unknown."""
     admissions = list(admissions)
-    admissions = [each for each in admissions if each.result is Result.DONE and not each.subject.name.endswith("%")] or admissions
+    admissions = [
+        admission for admission in admissions if admission.result is Result.DONE and not admission.subject.name.endswith("%")
+    ] or admissions
     if created is None:
-        return max(admissions, key=lambda each: each.at, default=None)
-    return min(admissions, key=lambda each: abs(each.at - created), default=None)
+        return max(admissions, key=lambda admission: admission.at, default=None)
+    return min(admissions, key=lambda admission: abs(admission.at - created), default=None)

@@ -360,7 +360,7 @@ def _words(past: WorkloadPast, act: ActionFinished) -> str:
     """As in `2026-01-05 00:33:00 resize of web-1: memory limit 200.0 MiB to 400.0 MiB`."""
     text = f"{act.at:%Y-%m-%d %H:%M:%S} {act.action.value} of {act.subject.name}"
     if act.admitted is not None:
-        moved = [_moved(each.limits_before, each.limits) for each in act.admitted.containers]
+        moved = [_moved(container.limits_before, container.limits) for container in act.admitted.containers]
     else:
         plan = next((each for each in past.of(ResizePlanned) if each.id == act.decision), None)
         if plan is None:

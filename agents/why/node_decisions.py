@@ -57,7 +57,7 @@ def about_waiting_pod(asked: str, mentioning: Mentioning, decode: Decode) -> Rec
         decode,
     )
     times = [(event.at, record) for record in (found, refused) if record is not None and (event := decode(record)) is not None]
-    return max(times, key=lambda one: one[0])[1] if times else None
+    return max(times, key=lambda time: time[0])[1] if times else None
 
 
 def _placement(asked: str, mentioning: Mentioning, decode: Decode) -> PodPlacementChanged | None:

@@ -55,7 +55,7 @@ def _plan(event: ReplicasPlanned) -> Numbers:
         "bounds": f"{event.least} to {event.most}",
         "by": str(event.carried_out_by),
         **({"upcoming": f"{event.upcoming.replicas} by {event.upcoming.by:%H:%M:%S}"} if event.upcoming is not None else {}),
-        "proposals": [_proposal(each) for each in event.proposals],
+        "proposals": [_proposal(proposal) for proposal in event.proposals],
     }
 
 

@@ -139,7 +139,7 @@ class PodChanged:
     @property
     def running_together(self) -> tuple[ContainerSeen, ...]:
         """The containers and sidecars, which run at the same time."""
-        return (*self.containers, *(each for each in self.init_containers if each.sidecar))
+        return (*self.containers, *(container for container in self.init_containers if container.sidecar))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class GuardOverrides:
     @property
     def said(self) -> Mapping[str, bool | int | float | str]:
         """The fields that are not None."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 
 
 NO_OVERRIDES = GuardOverrides()

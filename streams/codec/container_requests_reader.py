@@ -216,14 +216,15 @@ class ContainerRequestsReader:
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         containers = tuple(
-            RequestedAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers
+            RequestedAmounts(container.name, _amounts(container.requests), _amounts(container.limits))
+            for container in found.containers
         )
         return PodContainers(found.pod.uid, containers, found.phase not in _ENDED and not found.leaving)
 
 
 def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
     """The same of a whole event."""
-    return tuple(RequestedAmounts(each.name, each.requests, each.limits) for each in pod.containers)
+    return tuple(RequestedAmounts(container.name, container.requests, container.limits) for container in pod.containers)
 
 
 def _pod_of(event: PodChanged | PodDeleted) -> PodContainers:

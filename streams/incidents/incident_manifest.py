@@ -56,7 +56,7 @@ class IncidentManifest:
     @property
     def records(self) -> int:
         """How many records the file holds."""
-        return sum(each.records for partitions in self.topics.values() for each in partitions)
+        return sum(partition.records for partitions in self.topics.values() for partition in partitions)
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def decode(data: bytes, path: str) -> IncidentManifest:
 def _partition(body: Mapping[str, Any]) -> PartitionManifest:
     found = PartitionManifest(**body)
     numbers = (found.begin, found.end, found.records)
-    if not all(type(each) is int for each in numbers) or not 0 <= found.begin <= found.end or found.records < 0:
+    if not all(type(number) is int for number in numbers) or not 0 <= found.begin <= found.end or found.records < 0:
         raise ValueError(f"a partition from {found.begin!r} to {found.end!r} with {found.records!r} records")
     return found
 

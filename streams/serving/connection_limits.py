@@ -113,7 +113,7 @@ class ConnectionGate:
 
     def _give_way(self, address: str) -> bool:
         """End the connection of this address that gives way first; False if none does."""
-        held = [each for each in self._connections if each.address == address and not each.trusted]
+        held = [connection for connection in self._connections if connection.address == address and not connection.trusted]
         least = min(held, key=lambda each: (each.phase, each.since), default=None)
         if least is None or least.phase is Phase.ANSWERING:
             return False

@@ -83,7 +83,7 @@ class ClusterNodes:
         """A machine becomes a node."""
         identity = blake2b(f"{spec.name}/{at.isoformat()}".encode(), digest_size=16).digest()
         labels = {HOSTNAME: spec.name, **spec.labels}
-        taints: list[Json] = [{"key": one.key, "value": one.value, "effect": one.effect} for one in spec.taints]
+        taints: list[Json] = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in spec.taints]
         node = ClusterNode(spec, str(uuid.UUID(bytes=identity, version=4)), at, labels, taints)
         self._nodes[spec.name] = node
         self._changed[spec.name] = None

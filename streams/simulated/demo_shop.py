@@ -122,7 +122,7 @@ class ShopSettings:
 
 def with_groups(settings: ShopSettings) -> ShopSettings:
     """The shop on groups of nodes, with more visitors by day than by night, and with orders, which are scaled."""
-    by_day = (*(replace(one, peak=_PEAKS.get(one.name, 0)) for one in settings.deployments), ORDERS)
+    by_day = (*(replace(deployment, peak=_PEAKS.get(deployment.name, 0)) for deployment in settings.deployments), ORDERS)
     return replace(settings, nodes=(), groups=GROUPS, deployments=by_day)
 
 

@@ -43,7 +43,7 @@ def pod(pod: Pod) -> JsonMapping:
 
 def metrics_list(usages: Sequence[PodUsage]) -> JsonMapping:
     """A PodMetricsList, in metrics-server's units: nanocores and KiB."""
-    return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [metrics(one) for one in usages]}
+    return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [metrics(usage) for usage in usages]}
 
 
 def lease(name: str, renewed: datetime) -> JsonMapping:

@@ -72,7 +72,7 @@ class PodAdmission:
 
     def check_new(self, pod: SimulatedPod, others: Iterable[SimulatedPod], now: int) -> None:
         """Raises ApiRefusal for a pod that is not to be."""
-        asked = {each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}
+        asked = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
         for name, amounts in asked.items():
             check_amounts(pod, name, *amounts)
         self._check_limit_ranges(pod, asked)
@@ -87,7 +87,7 @@ class PodAdmission:
 
     def check_resize(self, pod: SimulatedPod, after: AskedAmounts, all_pods: Iterable[SimulatedPod], now: int) -> None:
         """Raises ApiRefusal for a resize that is not to be. A quota counts only what it adds."""
-        before = {each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}
+        before = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
         if service_class(before) != service_class(after):
             where = f'Pod "{pod.name.name}" is invalid: spec'
             raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: Pod QOS Class may not change as a result of resizing")
@@ -97,7 +97,7 @@ class PodAdmission:
             _spend(quota, pod.name.name, {name: amount for name, amount in growth.items() if amount > 0}, used(quota, all_pods))
 
     def _quotas(self, namespace: str, now: int) -> Iterator[SimulatedQuota]:
-        return (each for each in self.quotas if each.namespace == namespace and each.begin <= now < each.end)
+        return (quota for quota in self.quotas if quota.namespace == namespace and quota.begin <= now < quota.end)
 
     def _limits(self, namespace: str, kind: LimitType) -> Iterator[Limit]:
         mine = (each for each in self.limit_ranges if each.namespace == namespace)
@@ -123,7 +123,9 @@ def used(quota: SimulatedQuota, pods: Iterable[SimulatedPod]) -> dict[str, int]:
     found = dict.fromkeys(quota.hard, 0)
     for pod in pods:
         if pod.name.namespace == quota.namespace:
-            for name, amount in _use({each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}).items():
+            for name, amount in _use(
+                {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
+            ).items():
                 if name in found:
                     found[name] += amount
     return found

@@ -88,7 +88,7 @@ def takes(node: ClusterNode, selector: Mapping[str, str], tolerations: Iterable[
     """Whether a node takes such pods, but for room. A cordon is a taint that hardly anybody tolerates."""
     if node.unschedulable or any(node.labels.get(key) != value for key, value in selector.items()):
         return False
-    return all(any(_tolerates(one, taint) for one in tolerations) for taint in node.hard_taints)
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in node.hard_taints)
 
 
 def fits(wanted: tuple[int, ...], left: tuple[int, ...]) -> bool:

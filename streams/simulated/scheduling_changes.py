@@ -24,7 +24,11 @@ class SchedulingChanges:
             self._nodes(seen, gone)
             self._pods(seen, gone)
             self._looked = True
-            seen += [("poddisruptionbudgets", dict(self._budget(one))) for one in self._cluster.deployments if one.keep]
+            seen += [
+                ("poddisruptionbudgets", dict(self._budget(deployment)))
+                for deployment in self._cluster.deployments
+                if deployment.keep
+            ]
         return ObjectChanges(seen, gone)
 
     def _nodes(self, seen: list[tuple[str, Json]], gone: list[ObjectName]) -> None:

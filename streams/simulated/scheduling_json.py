@@ -40,7 +40,8 @@ def pod(shown: Pod, known: SimulatedPod) -> JsonMapping:
     spec: dict[str, object] = {**body["spec"]}  # type: ignore[dict-item]  # an object, as written above
     spec["nodeSelector"] = dict(deployment.node_selector)
     spec["tolerations"] = [
-        {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect} for one in deployment.tolerations
+        {"key": toleration.key, "operator": toleration.operator, "value": toleration.value, "effect": toleration.effect}
+        for toleration in deployment.tolerations
     ]
     if deployment.gpus:
         spec["containers"] = [

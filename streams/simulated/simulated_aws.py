@@ -82,10 +82,10 @@ class SimulatedAws:
     def __init__(self, groups: Sequence[SimulatedNodeGroup], nodes: ClusterNodes) -> None:
         """Raises BadInput for an unknown type of instance."""
         self._nodes, self._now, self._born = nodes, 0, 0
-        self._groups = {one.name: _GroupState(one, one.desired) for one in groups}
+        self._groups = {group.name: _GroupState(group, group.desired) for group in groups}
         self._ended: dict[str, SimulatedInstance] = {}
-        self.machine_hours = MachineHours({one.name: 0.0 for one in groups})
-        self.sizes = {one.name: _size(one) for one in groups}
+        self.machine_hours = MachineHours({group.name: 0.0 for group in groups})
+        self.sizes = {group.name: _size(group) for group in groups}
 
     # Time
 
@@ -106,9 +106,9 @@ class SimulatedAws:
             self._choose_victims(state)
             left += self._end(state, now)
             self._start(state, now)
-            for one in state.instances.values():
-                if not one.node and one.ordered_to_end is None and now >= one.launched + state.spec.boot:
-                    self._join(one, now)
+            for instance in state.instances.values():
+                if not instance.node and instance.ordered_to_end is None and now >= instance.launched + state.spec.boot:
+                    self._join(instance, now)
         return left
 
     def _count(self, state: _GroupState, seconds: int) -> None:
@@ -117,14 +117,16 @@ class SimulatedAws:
         self.machine_hours.price += hours * state.spec.price
 
     def _choose_victims(self, state: _GroupState) -> None:
-        staying = [one for one in state.instances.values() if one.ordered_to_end is None]
+        staying = [instance for instance in state.instances.values() if instance.ordered_to_end is None]
         bare = sorted((one for one in staying if not one.protected), key=lambda one: (one.launched, one.id))
         for one in bare[: max(len(staying) - state.desired, 0)]:
             one.ordered_to_end = self._now
 
     def _end(self, state: _GroupState, now: int) -> list[str]:
         over = [
-            one for one in state.instances.values() if one.ordered_to_end is not None and now >= one.ordered_to_end + ENDS_AFTER
+            instance
+            for instance in state.instances.values()
+            if instance.ordered_to_end is not None and now >= instance.ordered_to_end + ENDS_AFTER
         ]
         for one in over:
             del state.instances[one.id]
@@ -135,10 +137,10 @@ class SimulatedAws:
 
     def _start(self, state: _GroupState, now: int) -> None:
         """Start what is missing, unless the cloud has no machine of this type."""
-        missing = state.desired - sum(one.ordered_to_end is None for one in state.instances.values())
+        missing = state.desired - sum(instance.ordered_to_end is None for instance in state.instances.values())
         if missing <= 0:
             return
-        if any(one.begin <= now < one.end for one in state.spec.shortages):
+        if any(shortage.begin <= now < shortage.end for shortage in state.spec.shortages):
             if state.tried is None or now >= state.tried + AGAIN_AFTER:
                 state.tried = now
                 self._fail(state, now)
@@ -199,12 +201,17 @@ class SimulatedAws:
     def prices(self) -> InstancePrices:
         """What nodes cost; a group without a price has none."""
         specs = [state.spec for state in self._groups.values()]
-        return InstancePrices({one.instance_type: one.price for one in specs if one.price})
+        return InstancePrices({spec.instance_type: spec.price for spec in specs if spec.price})
 
     @property
     def leaving(self) -> Sequence[SimulatedInstance]:
         """Instances that were ordered to end, and those that have ended."""
-        going = [one for state in self._groups.values() for one in state.instances.values() if one.ordered_to_end is not None]
+        going = [
+            instance
+            for state in self._groups.values()
+            for instance in state.instances.values()
+            if instance.ordered_to_end is not None
+        ]
         return [*going, *self._ended.values()]
 
     def resize_by_hand(self, group: str, desired: int) -> None:
@@ -302,14 +309,16 @@ class SimulatedAws:
     def _described(self, state: _GroupState) -> Mapping[str, Any]:
         spec = state.spec
         tags = {f"k8s.io/cluster-autoscaler/node-template/label/{key}": value for key, value in spec.labels.items()}
-        tags |= {f"k8s.io/cluster-autoscaler/node-template/taint/{one.key}": f"{one.value}:{one.effect}" for one in spec.taints}
+        tags |= {
+            f"k8s.io/cluster-autoscaler/node-template/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in spec.taints
+        }
         return {
             "AutoScalingGroupName": spec.name,
             "MinSize": spec.least,
             "MaxSize": spec.most,
             "DesiredCapacity": state.desired,
             "AvailabilityZones": [spec.zone],
-            "Instances": [self._described_instance(one) for one in state.instances.values()],
+            "Instances": [self._described_instance(instance) for instance in state.instances.values()],
             "Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())],
             "LaunchConfigurationName": spec.name,
         }

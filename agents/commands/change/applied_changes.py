@@ -59,8 +59,8 @@ def since(context: LogContext, cluster: str, begin: datetime) -> list[OwnersAmou
     for key, admission in acts.admissions.items():
         if admission.subject.cluster == cluster and admission.admitted is not None:
             owners = found.setdefault(key, OwnersAmounts(Workload.parse(key)))
-            owners.requests.update({each.name: each.requests_before for each in admission.admitted.containers})
-            owners.limits.update({each.name: each.limits_before for each in admission.admitted.containers})
+            owners.requests.update({container.name: container.requests_before for container in admission.admitted.containers})
+            owners.limits.update({container.name: container.limits_before for container in admission.admitted.containers})
     return [found[key] for key in sorted(found)]
 
 

@@ -99,7 +99,7 @@ def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
 
 def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
     """A policy's overrides of the updater's guards, by the names of settings."""
-    known = {each.name for each in fields(GuardOverrides)}
+    known = {field.name for field in fields(GuardOverrides)}
     for name in said:
         if name not in known:
             raise BadInput(f"{where} names '{name}'; there are {', '.join(sorted(known))}")

@@ -57,7 +57,7 @@ def _slack(score: PolicyScore, resource: str) -> str:
 def _over(score: PolicyScore, resource: str) -> str:
     """The share of container time in which use was over the request."""
     hours = score.total("container_hours")
-    spent = sum(getattr(each, f"{resource}_over") * each.container_hours for each in score.workloads.values())
+    spent = sum(getattr(workload, f"{resource}_over") * workload.container_hours for workload in score.workloads.values())
     return f"{spent / hours:.2%}" if hours else "-"
 
 
@@ -103,7 +103,8 @@ def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDif
             for score in scores
         ],
         "differences": [
-            {**asdict(each), "regression": None if isinf(each.regression) else each.regression} for each in differences.values()
+            {**asdict(difference), "regression": None if isinf(difference.regression) else difference.regression}
+            for difference in differences.values()
         ],
     }
 

@@ -74,7 +74,7 @@ def points(scores: Sequence[PolicyScore]) -> list[FrontierPoint]:
 
 def _figures(score: PolicyScore) -> tuple[float, float, float, float]:
     hours = score.total("container_hours") or 1.0
-    over = sum(each.cpu_over * each.container_hours for each in score.workloads.values()) / hours
+    over = sum(workload.cpu_over * workload.container_hours for workload in score.workloads.values()) / hours
     return score.total("cpu_requested"), score.total("memory_requested"), over, score.total("kills")
 
 

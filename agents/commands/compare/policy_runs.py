@@ -82,6 +82,6 @@ def played(file: Path, settings: Settings, jobs: int | None, samples: SampleRows
 
 
 def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
-    recorded = {each.workload: (each.cpu.seconds, each.memory.seconds) for each in part.totals("oracle")}
+    recorded = {total.workload: (total.cpu.seconds, total.memory.seconds) for total in part.totals("oracle")}
     found = figures(part.totals(side), recorded, prices)
     return PolicyScore(name, found, part.card() if side == "ours" else None)

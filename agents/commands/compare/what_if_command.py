@@ -217,5 +217,5 @@ def _object(found: WhatIf, changes: Sequence[str]) -> dict[str, object]:
 
 
 def _amounts(amounts: tuple[float, float]) -> dict[str, float | None]:
-    cpu, memory = (None if isnan(each) else each for each in amounts)
+    cpu, memory = (None if isnan(amount) else amount for amount in amounts)
     return {"cpu": cpu, "memory": memory}

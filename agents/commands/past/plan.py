@@ -67,12 +67,12 @@ def _lines(
     if not pods:
         yield "  nothing"
     for action, verb in _VERB.items():
-        mine = [each for each in pods if each.refused is None and each.candidate.action is action]
+        mine = [pod for pod in pods if pod.refused is None and pod.candidate.action is action]
         if mine:
             now = sum(not each.objections for each in mine)
             yield f"  {_count(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
             yield from _by_workload(mine)
-    refused = [each for each in pods if each.refused is not None]
+    refused = [pod for pod in pods if pod.refused is not None]
     if refused:
         yield f"  {_count(len(refused), 'pod')} left alone"
         yield from _refused(refused)
@@ -97,13 +97,13 @@ def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
         return
     yield "Nodes:"
     yield from (f"  held back: {reason}" for reason in nodes.held)
-    for each in nodes.changes:
-        when = ", planned already" if each.open else f", after 'budget': {each.waits}" if each.waits else ""
-        if each.grows:
-            why = f" for {_count(each.pods, 'pod')}" if each.pods else ""
-            yield f"  group '{each.name}' from {each.before} to {_count(each.after, 'node')}{why}{when}"
+    for change in nodes.changes:
+        when = ", planned already" if change.open else f", after 'budget': {change.waits}" if change.waits else ""
+        if change.grows:
+            why = f" for {_count(change.pods, 'pod')}" if change.pods else ""
+            yield f"  group '{change.name}' from {change.before} to {_count(change.after, 'node')}{why}{when}"
         else:
-            yield f"  node {each.name} goes{'' if each.open else f' ({each.reason})'}{when}"
+            yield f"  node {change.name} goes{'' if change.open else f' ({change.reason})'}{when}"
     if not nodes.changes:
         yield "  nothing"
 
@@ -113,14 +113,14 @@ def _node_object(nodes: NodeOutlook | None) -> dict[str, object]:
     if nodes is None:
         return {}
     grow = [
-        {"group": each.name, "from": each.before, "to": each.after, "pods": each.pods, "open": each.open}
-        for each in nodes.changes
-        if each.grows
+        {"group": change.name, "from": change.before, "to": change.after, "pods": change.pods, "open": change.open}
+        for change in nodes.changes
+        if change.grows
     ]
     remove = [
-        {"node": each.name, "reason": each.reason, "waits": each.waits or None, "open": each.open}
-        for each in nodes.changes
-        if not each.grows
+        {"node": change.name, "reason": change.reason, "waits": change.waits or None, "open": change.open}
+        for change in nodes.changes
+        if not change.grows
     ]
     return {"nodes": {"grow": grow, "remove": remove, "held": list(nodes.held)}}
 
@@ -130,7 +130,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _waiting(pods: Iterable[PodOutlook]) -> Counter[str]:
-    return Counter(each.waits.guard for each in pods if each.waits is not None)
+    return Counter(pod.waits.guard for pod in pods if pod.waits is not None)
 
 
 def _listed(waiting: Counter[str]) -> str:
@@ -139,8 +139,8 @@ def _listed(waiting: Counter[str]) -> str:
 
 def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
     groups: dict[str, list[PodOutlook]] = {}
-    for each in pods:
-        groups.setdefault(each.candidate.situation.workload, []).append(each)
+    for pod in pods:
+        groups.setdefault(pod.candidate.situation.workload, []).append(pod)
     for workload, members in sorted(groups.items()):
         changed = {name: _change(amounts) for name, amounts in _by_container(members).items()}
         changes = "; ".join(f"{name} {change}" for name, change in changed.items() if change)
@@ -150,9 +150,9 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
 def _by_container(pods: Iterable[PodOutlook]) -> Mapping[str, Sequence[tuple[Amounts, Amounts]]]:
     """What each container requests in each of these pods, and what it would request."""
     found: dict[str, list[tuple[Amounts, Amounts]]] = {}
-    for each in pods:
-        requests, _ = candidates.changes(each.candidate.situation)
-        before = {seen.name: seen.requests for seen in each.candidate.situation.pod.fact.containers}
+    for pod in pods:
+        requests, _ = candidates.changes(pod.candidate.situation)
+        before = {seen.name: seen.requests for seen in pod.candidate.situation.pod.fact.containers}
         for name, wanted in requests.items():
             found.setdefault(name, []).append((before[name], wanted))
     return found
@@ -186,11 +186,11 @@ def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text:
 
 def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
     groups: dict[str, list[PodOutlook]] = {}
-    for each in pods:
-        if each.refused is not None:
-            groups.setdefault(each.refused.guard, []).append(each)
+    for pod in pods:
+        if pod.refused is not None:
+            groups.setdefault(pod.refused.guard, []).append(pod)
     for guard, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
-        reasons = Counter(each.refused.reason for each in members if each.refused is not None)
+        reasons = Counter(member.refused.reason for member in members if member.refused is not None)
         [(reason, _)] = reasons.most_common(1)
         more = f" (and {_count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
         yield f"    {len(members)} by guard '{guard}': {reason}{more}"
@@ -200,7 +200,7 @@ def _object(
     cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
 ) -> dict[str, object]:
     """For programs. Amounts are in cores and bytes."""
-    wanted = [each for each in pods if each.refused is None]
+    wanted = [pod for pod in pods if pod.refused is None]
     return {
         "cluster": cluster,
         "mode": (Mode.SHADOW if control is None else control.mode).value,
@@ -211,10 +211,10 @@ def _object(
             "restarted": sum(each.candidate.action is Action.EVICT for each in wanted),
             "at_once": sum(not each.objections for each in wanted),
             "waiting": dict(sorted(_waiting(wanted).items())),
-            "left_alone": dict(sorted(Counter(each.refused.guard for each in pods if each.refused is not None).items())),
+            "left_alone": dict(sorted(Counter(pod.refused.guard for pod in pods if pod.refused is not None).items())),
             "unchanged": {why.name.lower(): number for why, number in sorted(unchanged.items())},
         },
-        "pods": [_pod(each) for each in pods],
+        "pods": [_pod(pod) for pod in pods],
     }
 
 

@@ -67,7 +67,7 @@ def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(context.log, context.topics, timeline_rows.OF_VALUES, before=since, partition=place)
         )
-    _print(flags.form, f"History of {found[0]}", [_shown(each) for each in changes], [_exact(each) for each in changes])
+    _print(flags.form, f"History of {found[0]}", [_shown(change) for change in changes], [_exact(change) for change in changes])
     if lost:
         note(lost)
 

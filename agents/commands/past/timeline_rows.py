@@ -147,9 +147,11 @@ def changes(context: LogContext, workload: str, since: datetime | None, until: d
 
 def _values(event: Event | None, place: str) -> Iterator[ValueChange]:
     if isinstance(event, RequestsRecommended):
-        for each in event.containers:
-            bounds = (each.lower.cpu, each.upper.cpu, each.lower.memory, each.upper.memory)
-            yield ValueChange(event.at, each.container, "recommended", each.target.cpu, each.target.memory, *bounds, place)
+        for container in event.containers:
+            bounds = (container.lower.cpu, container.upper.cpu, container.lower.memory, container.upper.memory)
+            yield ValueChange(
+                event.at, container.container, "recommended", container.target.cpu, container.target.memory, *bounds, place
+            )
     elif isinstance(event, PodChanged):
         for seen in event.containers:
             yield ValueChange(event.at, seen.name, "requested", seen.requests.cpu, seen.requests.memory, place=place)

@@ -81,9 +81,9 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, how: Re
 def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: ResourceOptions) -> list[ResourceRow]:
     """A row for each container of each workload that has pods, by key."""
     containers = {
-        (workload, each.name): (len(pods), each.requests)
+        (workload, container.name): (len(pods), container.requests)
         for workload, pods in fleet.by_workload().items()
-        for each in _newest(pods).containers
+        for container in _newest(pods).containers
     }
     rows = {key: row for row, key in enumerate(containers)}
     cpu, memory = _estimates(context, rows, now, how.needs)
@@ -145,13 +145,13 @@ def _estimates(
 
 def _kills(context: LogContext, containers: Mapping[_Key, object], now: datetime) -> dict[_Key, Bytes]:
     """The largest request at which a container was OOM-killed in the last seven days."""
-    since, found = now - timedelta(seconds=resource_recommendations.OOM_REACH), dict[_Key, Bytes]()
+    since, kills = now - timedelta(seconds=resource_recommendations.OOM_REACH), dict[_Key, Bytes]()
     for event in _events(context, "oom-events", since):
         if isinstance(event, ContainerOOMKilled) and event.at >= since and event.memory_request is not None:
             key = event.workload.key, event.container
             if key in containers:
-                found[key] = max(event.memory_request, found.get(key, event.memory_request))
-    return found
+                kills[key] = max(event.memory_request, kills.get(key, event.memory_request))
+    return kills
 
 
 def _events(context: LogContext, topic: str, since: datetime) -> Iterator[object]:

@@ -6,4 +6,4 @@ from fnmatch import fnmatchcase
 
 def takes(patterns: Sequence[str], namespace: str) -> bool:
     """Whether a namespace is one of those; all are where no pattern is given."""
-    return not patterns or any(fnmatchcase(namespace, each) for each in patterns)
+    return not patterns or any(fnmatchcase(namespace, pattern) for pattern in patterns)

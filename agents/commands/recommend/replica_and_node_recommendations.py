@@ -156,8 +156,8 @@ def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timede
 
 def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Sequence[float]) -> ReplicaRow:
     newest = max(pods, key=lambda pod: (pod.created, pod.pod.uid))
-    request = _sum([each.requests for each in newest.containers])
-    ready = sum(all(each.ready for each in pod.containers) for pod in pods)
+    request = _sum([container.requests for container in newest.containers])
+    ready = sum(all(container.ready for container in pod.containers) for pod in pods)
     if len(pods) < NEEDS.least or ready < NEEDS.ready * len(pods):
         return ReplicaRow(key, len(pods), request, None, f"only {ready} of {len(pods)} pods are ready")
     found = fleet_recommendations.replicas(np.array(cpu), np.array(memory), request, NEEDS)
@@ -204,18 +204,18 @@ def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dic
 
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
     """The CPU that is forecast for workloads."""
-    found: dict[str, Sequence[float]] = {}
+    forecasts: dict[str, Sequence[float]] = {}
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
-            if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in found:
+            if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in forecasts:
                 values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
-                found[event.workload.key] = values[0] if values and not event.withdrawn else ()
-    return found
+                forecasts[event.workload.key] = values[0] if values and not event.withdrawn else ()
+    return forecasts
 
 
 def _sum(amounts: Sequence[Amounts]) -> Amounts:
-    cpu, memory = sum(each.cpu or 0.0 for each in amounts), sum(each.memory or 0 for each in amounts)
+    cpu, memory = sum(amount.cpu or 0.0 for amount in amounts), sum(amount.memory or 0 for amount in amounts)
     return Amounts(cpu or None, memory or None)  # type: ignore[arg-type]  # sums of units
 
 

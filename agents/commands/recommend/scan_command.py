@@ -116,10 +116,10 @@ def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:
     """`app=cart,tier!=db,team`: equal, not equal, present. Raises BadInput for anything else."""
     tests: list[tuple[str, str, str]] = []
     for part in (part.strip() for part in text.split(",") if text.strip()):
-        found = re.fullmatch(r"([\w./-]+)(?:(!?=)=?([\w.-]*))?", part)
-        if found is None:
+        match = re.fullmatch(r"([\w./-]+)(?:(!?=)=?([\w.-]*))?", part)
+        if match is None:
             raise BadInput(f"--selector '{text}': '{part}' is none of app=cart, app!=cart and app")
-        tests.append((found[1], found[2] or "", found[3] or ""))
+        tests.append((match[1], match[2] or "", match[3] or ""))
 
     def holds(labels: Mapping[str, str]) -> bool:
         return all(name in labels if not sign else (labels.get(name) == value) == (sign == "=") for name, sign, value in tests)

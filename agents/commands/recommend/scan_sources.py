@@ -78,7 +78,7 @@ class ScannedPods:
 
     def by_workload(self) -> dict[str, list[PodChanged]]:
         """The pods by the key of their workload."""
-        return {key: sorted(pods.values(), key=lambda each: (each.pod.name, each.pod.uid)) for key, pods in self._pods.items()}
+        return {key: sorted(pods.values(), key=lambda pod: (pod.pod.name, pod.pod.uid)) for key, pods in self._pods.items()}
 
 
 def of_trace(settings: Settings, file: Path) -> Scanned:
@@ -98,12 +98,12 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
             events += leaving
             for each in leaving:
                 pods.take(each.event)
-            facts = [RoutedEvent(each.fact, each.topic, each.partition) for each in moment.facts]
-            leaving = [each for each in facts if isinstance(each.event, PodDeleted)]
-            for each in facts:
-                if not isinstance(each.event, PodDeleted):
-                    pods.take(each.event)
-                    events.append(each)
+            facts = [RoutedEvent(fact.fact, fact.topic, fact.partition) for fact in moment.facts]
+            leaving = [fact for fact in facts if isinstance(fact.event, PodDeleted)]
+            for fact in facts:
+                if not isinstance(fact.event, PodDeleted):
+                    pods.take(fact.event)
+                    events.append(fact)
             if moment.ends:
                 at = moment.at
                 [taken] = runner.turn(times.nearest_ms(at), events)
@@ -166,7 +166,7 @@ def _context(settings: Settings) -> LogContext:
 
 
 def _recommender(settings: Settings) -> Stage:
-    return next(each for each in stages(settings) if each.name == "recommender")
+    return next(stage for stage in stages(settings) if stage.name == "recommender")
 
 
 def _publish_exported(context: LogContext, exported: ExportedPods, begin: datetime) -> None:

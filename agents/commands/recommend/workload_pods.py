@@ -42,7 +42,7 @@ def of_container(pods: PodsOfWorkload, container: str) -> RequestsOfPods | None:
 def _most(amounts: Iterable[Amounts]) -> Amounts:
     """The amounts that most pods have; of equally many the larger ones, so that no order of pods decides."""
     counts = Counter(amounts)
-    return max(counts, key=lambda each: (counts[each], each.cpu or 0.0, each.memory or 0))
+    return max(counts, key=lambda count: (counts[count], count.cpu or 0.0, count.memory or 0))
 
 
 def newest(

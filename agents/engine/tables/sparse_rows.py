@@ -80,8 +80,8 @@ class SparseRows:
         width = int((last - first).max()) + 1
         pool = self.pool
         lines: Floats = np.ndarray((len(pool) - width + 1, width), np.float64, pool, 0, (pool.itemsize, pool.itemsize))
-        found: Floats = lines[self._origin[rows] + first]
-        return found
+        stretches: Floats = lines[self._origin[rows] + first]
+        return stretches
 
     def dense(self, rows: Indices) -> Floats:
         """All numbers of these rows."""

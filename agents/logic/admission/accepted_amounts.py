@@ -116,10 +116,10 @@ def _set(present: Resources | None, amounts: Resources) -> Resources | None:
 
 
 def _parts(pod: QuotaPod, wanted: Sequence[SetAmounts], shares: Mapping[str, int]) -> list[SetAmounts]:
-    found: list[SetAmounts] = []
+    parts: list[SetAmounts] = []
     for container, (requests, limits) in zip(pod.resources.containers, wanted, strict=True):
-        found.append((_part(container.requests or {}, requests, shares), _part(container.limits or {}, limits, shares)))
-    return found
+        parts.append((_part(container.requests or {}, requests, shares), _part(container.limits or {}, limits, shares)))
+    return parts
 
 
 def _part(present: Resources, wanted: Resources, shares: Mapping[str, int]) -> dict[str, Quantity]:

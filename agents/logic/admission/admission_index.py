@@ -114,13 +114,13 @@ class AdmissionIndex:
 
     def ranges(self, namespace: str) -> Ranges:
         """The LimitRanges of a namespace."""
-        found = self._ranges.get(namespace)
-        if found is None:
+        ranges = self._ranges.get(namespace)
+        if ranges is None:
             entries = self._limit_ranges.get(namespace)
-            found = container_limit_range.of_events(entries.values()) if entries else NONE
+            ranges = container_limit_range.of_events(entries.values()) if entries else NONE
             if entries:
-                self._ranges[namespace] = found
-        return found
+                self._ranges[namespace] = ranges
+        return ranges
 
     def _apply_hpa(self, event: HpaTargetChanged | HpaTargetRemoved | EhpaChanged | EhpaRemoved) -> None:
         if isinstance(event, HpaTargetRemoved | EhpaRemoved):

@@ -43,7 +43,9 @@ def offered(account: AdmissionAccount, controller: str, decision: str, annotatio
 
 def note(admitted: AdmittedAmounts) -> Op:
     """The operation that adds the note; the patch has made sure that there are annotations."""
-    before = tuple(AmountsBefore(each.name, each.requests_before, each.limits_before) for each in admitted.containers)
+    before = tuple(
+        AmountsBefore(container.name, container.requests_before, container.limits_before) for container in admitted.containers
+    )
     text = admission_notes.write(AdmissionNote(admitted.offer, before))
     if len(text) > admission_notes.LONGEST:
         text = admission_notes.write(AdmissionNote(admitted.offer))

@@ -88,8 +88,8 @@ def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
         uid = asked.get("uid") if isinstance(asked, Mapping) else None
         return uid if isinstance(uid, str) else ""
     start = review[:_UID_WITHIN]
-    found = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
-    return found[1].decode() if found else ""
+    match = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
+    return match[1].decode() if match else ""
 
 
 def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Reply:

@@ -77,7 +77,7 @@ def refusal(errors: Sequence[FieldError], *, group: str, kind: str, name: str) -
     """The status that says why an object is refused: 422, with all errors as causes."""
     messages = list(dict.fromkeys(map(str, errors)))
     listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
-    causes = [{"reason": each.fault.value[0], "message": each.body, "field": each.path} for each in errors]
+    causes = [{"reason": error.fault.value[0], "message": error.body, "field": error.path} for error in errors]
     details = {"name": name, "group": group, "kind": kind, "causes": causes}
     return {
         "metadata": {},

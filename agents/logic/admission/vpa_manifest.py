@@ -125,7 +125,7 @@ def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation]
         target=changed.target_ref,
         selector=None if changed.unsupported else changed.selector,
         update=UpdatePolicyManifest(changed.update_mode, changed.min_replicas),
-        policies=tuple(_policy_of(each) for each in changed.containers),
+        policies=tuple(_policy_of(container) for container in changed.containers),
         startup=_startup_of(changed.boost),
         recommenders=len(changed.recommenders),
         advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
@@ -144,7 +144,7 @@ def of_policy(
         name=target,
         selector=(),
         update=UpdatePolicyManifest(mode),
-        policies=tuple(_policy_of(each) for each in containers),
+        policies=tuple(_policy_of(container) for container in containers),
         advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
     )
 

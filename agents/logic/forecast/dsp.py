@@ -182,4 +182,7 @@ def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> 
 def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[EstimatorTrial, ...]:
     """Each candidate's error on the last period of `samples` values, learnt from those before it."""
     shapes, actual = estimators.PeriodicEstimates(values[:-samples], samples, step), values[-samples:]
-    return tuple(EstimatorTrial(one, estimators.error(actual, shapes.of(one) * (1.0 + one.margin))) for one in candidates)
+    return tuple(
+        EstimatorTrial(candidate, estimators.error(actual, shapes.of(candidate) * (1.0 + candidate.margin)))
+        for candidate in candidates
+    )

@@ -78,12 +78,14 @@ def _rule(kind: str, entry: Mapping[str, object], where: str) -> MetricRule:
     if series is None:
         raise ValueError(f"{where}.seriesQuery '{entry.get('seriesQuery')}' is no series such as 'name{{label=\"x\"}}'")
     matchers = [found.groupdict() for found in _MATCHER.finditer(series["matchers"] or "")]
-    named = [each for each in matchers if each["label"] == "__name__"]
+    named = [matcher for matcher in matchers if matcher["label"] == "__name__"]
     name = series["name"] or (named[0]["value"] if named else "")
     if not name:
         raise ValueError(f"{where}.seriesQuery names no series")
     literal = not named or named[0]["how"] == "="
-    own = tuple(f'{each["label"]}{each["how"]}"{each["value"]}"' for each in matchers if each["label"] != "__name__")
+    own = tuple(
+        f'{matcher["label"]}{matcher["how"]}"{matcher["value"]}"' for matcher in matchers if matcher["label"] != "__name__"
+    )
     if not literal:
         own = (f'__name__=~"{name}"', *own)
     resources = _mapping(entry.get("resources"))

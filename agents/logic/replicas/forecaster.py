@@ -202,9 +202,11 @@ class Forecaster(PartedState):
     ) -> LastForecast:
         """The record of a new forecast. It expires when less than a window of values is left, but not before the next refit."""
         window = self._window(event.key)
-        ends = [times.to_ms(each.start) + int((len(each.values) - 1) * each.step * 1000) for each in metrics if each.values]
+        ends = [
+            times.to_ms(metric.start) + int((len(metric.values) - 1) * metric.step * 1000) for metric in metrics if metric.values
+        ]
         expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
-        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics] or [refused]
+        parts = [f"{metric.identifier} {metric.reason or metric.fitted}" for metric in metrics] or [refused]
         said = f"{event.uid} {event.generation} {window} {'; '.join(parts)}"
         return LastForecast(expires, said, event.target, event.uid, event.generation, window)
 
@@ -294,14 +296,14 @@ class Forecaster(PartedState):
 
     def _forecasts(self, key: str, wanted: Sequence[WantedSeries], now: float, ahead: float = 0.0) -> dict[str, float]:
         """The highest forecast of each metric over the next window and `ahead` seconds more, if its forecast reaches that far."""
-        until, found = now + self._window(key) + ahead, dict[str, float]()
+        until, forecasts = now + self._window(key) + ahead, dict[str, float]()
         for each in wanted:
             model = None if each.options is None else self._model_of(key, each)
             if model is not None and model.upper is not None and model.covers(until):
                 highest = model.upper.forecast.highest(now, until)
                 if highest is not None:
-                    found[each.identifier] = highest
-        return found
+                    forecasts[each.identifier] = highest
+        return forecasts
 
 
 def _later(key: str) -> str:

@@ -269,9 +269,9 @@ class ForecasterState:
         """Make every model of this series that has no forecast yet due for a fit now."""
         for key in self.wanted.users(name):
             for each in self.wanted.of(key):
-                found = self.models.get(model_key(key, each))
-                if ring_key(each) == name and found is not None and found.upper is None:
+                model = self.models.get(model_key(key, each))
+                if ring_key(each) == name and model is not None and model.upper is None:
                     self.fits.put(model_key(key, each), turn)
                     self.models.upsert(
-                        model_key(key, each), LoadModel(each.series, turn, reason=found.reason, message=found.message)
+                        model_key(key, each), LoadModel(each.series, turn, reason=model.reason, message=model.message)
                     )

@@ -155,7 +155,7 @@ def _unread(result: PassResult) -> str:
     """Why the metrics that cannot be read keep the count as it is; empty if they do not."""
     if not result.decision.error or result.decision.sum is not None:
         return ""
-    some = any(each.replicas is not None for each in result.proposals)
+    some = any(proposal.replicas is not None for proposal in result.proposals)
     why = "not every metric can be read, so nothing is scaled down" if some else "no metric can be read"
     return f"{why}: {result.decision.error}"
 

@@ -357,7 +357,7 @@ def _requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
 
 
 def _request(pod: ScaledPod, resource: str) -> PodRequest:
-    containers = tuple(ContainerRequest(each.name, _request_milli(each.of(resource))) for each in pod.requests)
+    containers = tuple(ContainerRequest(request.name, _request_milli(request.of(resource))) for request in pod.requests)
     whole = None if pod.whole is None else _request_milli(pod.whole.of(resource))
     return PodRequest(pod.name, containers, whole, whole_pod=pod.whole is not None)
 

@@ -39,11 +39,11 @@ def outdated(status: Sequence[Mapping[str, object]], *, now: float, window: int)
 def _ends(entry: Mapping[str, object]) -> list[float]:
     """The last time of each series of an entry; 0 for one without samples."""
     series = entry.get("prediction")
-    found = []
+    ends = []
     for one in series if isinstance(series, list | tuple) else ():
         samples = one.get("samples") or [{}]
-        found.append(float(samples[-1].get("timestamp", 0)))
-    return found
+        ends.append(float(samples[-1].get("timestamp", 0)))
+    return ends
 
 
 def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> tuple[list[Object], Object]:

@@ -156,19 +156,19 @@ def _milli(value: float) -> int:
 
 def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> list[_Asked]:
     """A metric for each existing forecast, as in upstream's HPA: with the same target for each replica as the live metric."""
-    found = []
+    forecasts = []
     for metric in ehpa.metrics:
         ahead = situation.forecasts.get(metric.identifier)
         if ahead is None or metric.kind not in PREDICTED:
             continue
         target = _target(metric, situation.pods)
         if isinstance(target, str):
-            found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, metric, target))
+            forecasts.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, metric, target))
             continue
         external = HpaMetric("External", PREDICTION, selector=(("resourceIdentifier", metric.identifier),), average=target)
         readings.values[external] = _milli(ahead)
-        found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, external))
-    return found
+        forecasts.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, external))
+    return forecasts
 
 
 def _target(metric: HpaMetric, pods: WorkloadPods) -> int | str:

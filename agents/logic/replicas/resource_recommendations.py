@@ -98,7 +98,7 @@ def recommend(
 
     `killed_at` is the request at which an OOM kill of the last seven days happened. `sizes`: take the smallest that holds both.
     """
-    if not all(math.isfinite(each) for each in estimates):
+    if not all(math.isfinite(estimate) for estimate in estimates):
         return None
     cpu, memory = Cores(math.trunc(1000 * estimates[0]) / 1000), math.trunc(estimates[1])
     if memory <= 0:

@@ -77,7 +77,8 @@ def _of(rules: HpaScalingRules | None, default: Mapping[str, object]) -> Scaling
     if rules is None:
         return usual
     return ScalingRules(
-        tuple(ScalingPolicy(each.type, each.value, float(each.period_seconds)) for each in rules.policies) or usual.policies,
+        tuple(ScalingPolicy(policy.type, policy.value, float(policy.period_seconds)) for policy in rules.policies)
+        or usual.policies,
         rules.select_policy or usual.select,
         usual.window if rules.stabilization_window_seconds is None else float(rules.stabilization_window_seconds),
         exact_quantity.read(rules.tolerance).thousandths / 1000 if rules.tolerance else None,

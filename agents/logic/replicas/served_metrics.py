@@ -61,7 +61,7 @@ class ServedMetrics:
         return answer if isinstance(answer, int) else answer.text
 
     def _put(self, target: _Target, ehpas: Iterable[EhpaChanged]) -> None:
-        ranked = tuple(sorted(ehpas, key=lambda each: each.rank))
+        ranked = tuple(sorted(ehpas, key=lambda ehpa: ehpa.rank))
         if ranked:
             self._of_target[target] = ranked
         else:
@@ -142,7 +142,7 @@ def _highest(metric: MetricForecast, now: float, window: Seconds) -> float | Non
 
 def crons_of(ehpa: EhpaChanged) -> tuple[CronEntry, ...]:
     """The crons of a policy."""
-    return tuple(CronEntry(each.name, each.start, each.end, each.target_replicas, each.timezone) for each in ehpa.crons)
+    return tuple(CronEntry(cron.name, cron.start, cron.end, cron.target_replicas, cron.timezone) for cron in ehpa.crons)
 
 
 def _target(ehpa: EhpaChanged) -> _Target | None:

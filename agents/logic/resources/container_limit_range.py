@@ -40,11 +40,11 @@ NONE = Ranges()
 
 def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
     """The LimitRanges of one namespace, from events. They are merged in the order of their names: the last default counts."""
-    entries = [each for changed in sorted(found, key=lambda each: each.name) for each in changed.limits]
+    entries = [limit for changed in sorted(found, key=lambda each: each.name) for limit in changed.limits]
     typed = []
-    for each in entries:
-        least, most, default = map(resource_lists.set_amounts, (each.least, each.most, each.default_limits))
-        typed.append((each.type, Range(least, most, default, each.ratios)))
+    for entry in entries:
+        least, most, default = map(resource_lists.set_amounts, (entry.least, entry.most, entry.default_limits))
+        typed.append((entry.type, Range(least, most, default, entry.ratios)))
     return _merged(typed)
 
 

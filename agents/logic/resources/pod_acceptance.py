@@ -43,11 +43,11 @@ def worse(before: QuotaPod, after: QuotaPod, rules: Rules) -> str | None:
 
 
 def _excesses(pod: QuotaPod, rules: Rules) -> dict[Rule, Excess]:
-    found: dict[Rule, Excess] = {}
+    excesses: dict[Rule, Excess] = {}
     for rule, excess in _all(pod, rules):
-        if rule not in found or excess.by > found[rule].by:
-            found[rule] = excess
-    return found
+        if rule not in excesses or excess.by > excesses[rule].by:
+            excesses[rule] = excess
+    return excesses
 
 
 def _all(pod: QuotaPod, rules: Rules) -> Iterator[tuple[Rule, Excess]]:

@@ -46,7 +46,7 @@ def fit(
     advised = {each.container for each in advice}
     joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
     parts = [*advice, *joined]
-    copies = [_lists(each) for each in parts]
+    copies = [_lists(part) for part in parts]
     first: dict[str, Lists] = {}
     for each, copy in zip(parts, copies, strict=True):
         first.setdefault(each.container, copy)

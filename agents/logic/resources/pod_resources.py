@@ -59,7 +59,7 @@ def of_fact(pod: PodChanged, changed: Mapping[str, tuple[Amounts, Amounts]] | No
         return Container(seen.name, resource_lists.of_amounts(requests), resource_lists.of_amounts(limits))
 
     own, most = resource_lists.set_amounts(pod.requests), resource_lists.set_amounts(pod.limits)
-    init = tuple(InitContainer(of(each), sidecar=each.sidecar) for each in pod.init_containers)
+    init = tuple(InitContainer(of(container), sidecar=container.sidecar) for container in pod.init_containers)
     return PodResources(tuple(map(of, pod.containers)), init, own, most, stated=own is not None or most is not None)
 
 
@@ -73,7 +73,7 @@ def requested(pod: PodResources, *, own: bool = True) -> dict[str, int]:
 
     PodRequests and AggregateContainerRequests in k8s.io/component-helpers, resource/helpers.go.
     """
-    containers = [ContainerRequests(nano(each.requests)) for each in pod.containers]
+    containers = [ContainerRequests(nano(container.requests)) for container in pod.containers]
     init = [ContainerRequests(nano(each.container.requests), always=each.sidecar) for each in pod.init]
     if not own:
         return pod_requests.of_pod(containers, init)
@@ -82,7 +82,7 @@ def requested(pod: PodResources, *, own: bool = True) -> dict[str, int]:
 
 def limited(pod: PodResources) -> dict[str, int]:
     """The limits in all. Overhead only counts where there is a limit. PodLimits in the same file."""
-    containers = [ContainerRequests(nano(each.limits)) for each in pod.containers]
+    containers = [ContainerRequests(nano(container.limits)) for container in pod.containers]
     init = [ContainerRequests(nano(each.container.limits), always=each.sidecar) for each in pod.init]
     total = pod_requests.of_pod(containers, init, pod_level=nano(pod.limits))
     for name, amount in nano(pod.overhead).items():

@@ -18,7 +18,7 @@ _NOTHING = Amounts()
 def service_class(containers: Iterable[ContainerSeen], requests: Amounts = _NOTHING, limits: Amounts = _NOTHING) -> str:
     """`Guaranteed`, `Burstable` or `BestEffort`. `containers`: all, init containers too; `requests`, `limits`: the pod's own."""
     whole = (requests, limits) != (_NOTHING, _NOTHING)
-    pairs = [(requests, limits)] if whole else [(each.requests, each.limits) for each in containers]
+    pairs = [(requests, limits)] if whole else [(container.requests, container.limits) for container in containers]
     asked, most = _sums(request for request, _ in pairs), _sums(limit for _, limit in pairs)
     if not any(asked.values()) and not any(most.values()):
         return "BestEffort"

@@ -292,7 +292,11 @@ def may_ask_again(situation: PodSituation) -> bool:
     resize, (requests, _) = situation.pod.fact.resize, changes(situation)
     if resize not in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
         return stuck(situation)
-    pairs = [(requests[each.name], each.requests) for each in situation.pod.fact.containers if each.name in requests]
+    pairs = [
+        (requests[container.name], container.requests)
+        for container in situation.pod.fact.containers
+        if container.name in requests
+    ]
     more = any((after.memory or 0) > (before.memory or 0) for after, before in pairs)
     return not more and any(_asks_less(after, before) for after, before in pairs)
 

@@ -70,10 +70,10 @@ def of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyRecor
 
 
 def _of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyRecord) -> Iterator[str]:
-    for each in containers:
-        entry = bounds(policy, each.container)
+    for container in containers:
+        entry = bounds(policy, container.container)
         for resource in ("cpu", "memory"):
-            free, target = getattr(each.uncapped, resource), getattr(each.target, resource)
+            free, target = getattr(container.uncapped, resource), getattr(container.target, resource)
             if free is None or target is None or free == target:
                 continue
             bound = getattr(entry.min_allowed if free < target else entry.max_allowed, resource)
@@ -81,7 +81,7 @@ def _of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyReco
             if not by and bound is not None and target >= bound:
                 by = f"{_name(policy)} allows {_amount(resource, bound)} at most"
             by = by or "a maximum of the settings, or the cluster's largest node, allows no more"
-            yield f"{resource} of container '{each.container}' would be {_amount(resource, free)}, but {by}"
+            yield f"{resource} of container '{container.container}' would be {_amount(resource, free)}, but {by}"
 
 
 def _name(policy: PolicyRecord) -> str:

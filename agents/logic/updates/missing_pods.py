@@ -118,19 +118,19 @@ class MissingPods:
         """The pods of a workload by direct controller, also of those that have none but want some."""
         clusters, constraints = self._clusters, self._clusters.constraints
         pods = (pod.fact for pod in clusters.pods_of.get(workload, {}).values())
-        found = eviction_tolerance.replica_counts(pods, lambda name: constraints.configured(workload, name), begun)
+        groups = eviction_tolerance.replica_counts(pods, lambda name: constraints.configured(workload, name), begun)
         for name in constraints.controllers_of(workload):
-            if name not in found and not clusters.index.workloads_of(controller_key(workload, name)):
-                found[name] = ReplicaCounts(name, constraints.configured(workload, name))
+            if name not in groups and not clusters.index.workloads_of(controller_key(workload, name)):
+                groups[name] = ReplicaCounts(name, constraints.configured(workload, name))
         seen = self.seen.get(workload)
         if seen is not None:
             for name, most in seen.most.items():
-                if name in found:
-                    found[name].most = most
+                if name in groups:
+                    groups[name].most = most
         evicted = clusters.evictions.get(workload)
         if evicted is not None and workload in self.shortfalls:
-            _leave_out_unready(found.values(), evicted)
-        return found
+            _leave_out_unready(groups.values(), evicted)
+        return groups
 
     def count(self, workload: str) -> Headcount:
         """The pods of a workload, none of which counts as being changed."""

@@ -133,7 +133,7 @@ def requested(pod: PodChanged, planned: Mapping[str, Amounts]) -> tuple[float, f
 
     Containers and sidecars run together, and each init container before them; requests of the pod as a whole count instead.
     """
-    first = [each for each in pod.init_containers if not each.sidecar]
+    first = [container for container in pod.init_containers if not container.sidecar]
     cpu, memory = (
         max(
             [

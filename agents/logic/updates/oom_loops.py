@@ -93,5 +93,5 @@ def _bound(seen: ContainerSeen, advice: PodAdvice, policy: ContainerPolicy, coun
     """The bound that holds, the nearest one first."""
     if policy.mode is not ContainerMode.OFF and not counts(seen.name):
         return "it was added to the pod after admission had seen it"
-    advised = next((each for each in advice.recommended.containers if each.container == seen.name), None)
+    advised = next((container for container in advice.recommended.containers if container.container == seen.name), None)
     return memory_bound(advised, policy, seen.limits.memory).clause

@@ -39,7 +39,7 @@ class PodOutlook:
     @property
     def refused(self) -> Objection | None:
         """The first objection that does not pass by itself; None if the pod will be changed."""
-        return next((each for each in self.objections if each.guard not in WAITING), None)
+        return next((objection for objection in self.objections if objection.guard not in WAITING), None)
 
     @property
     def waits(self) -> Objection | None:

@@ -144,8 +144,8 @@ def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str
 def _sum(containers: Sequence[ContainerSeen], resource: str, planned: Mapping[str, Amounts]) -> float | None:
     """What containers request of a resource once a plan is carried out; None if one of them does not request it."""
     found = 0.0
-    for each in containers:
-        now, new = getattr(each.requests, resource, None), getattr(planned.get(each.name), resource, None)
+    for container in containers:
+        now, new = getattr(container.requests, resource, None), getattr(planned.get(container.name), resource, None)
         if now is None:
             return None
         found += now if new is None else new

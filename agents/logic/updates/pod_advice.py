@@ -121,9 +121,9 @@ class PodAdvice:
     def _pairs(self, resource: str) -> Sequence[tuple[str, float | None, float]]:
         """What each container that admission saw requests of a resource, and its target; only where there is a target."""
         pairs = (
-            (each.name, getattr(each.requests, resource), getattr(self.targets.get(each.name), resource, None))
-            for each in self._shape.containers
-            if self.seen is None or each.name in self.seen
+            (container.name, getattr(container.requests, resource), getattr(self.targets.get(container.name), resource, None))
+            for container in self._shape.containers
+            if self.seen is None or container.name in self.seen
         )
         return [(name, now, target) for name, now, target in pairs if target is not None]
 
@@ -149,13 +149,13 @@ class PodAdvice:
             self.recommended,
             containers=tuple(
                 replace(
-                    each,
-                    lower=only(each.container, each.lower),
-                    target=only(each.container, each.target),
-                    upper=only(each.container, each.upper),
+                    container,
+                    lower=only(container.container, container.lower),
+                    target=only(container.container, container.target),
+                    upper=only(container.container, container.upper),
                 )
-                for each in self.recommended.containers
-                if (each.container, "cpu") in more or (each.container, "memory") in more
+                for container in self.recommended.containers
+                if (container.container, "cpu") in more or (container.container, "memory") in more
             ),
         )
         advice = tuple(map(resource_lists.of_recommendation, found.containers))
@@ -165,24 +165,26 @@ class PodAdvice:
     @property
     def targets(self) -> Mapping[str, Amounts]:
         """What is recommended, by container."""
-        return {each.container: each.target for each in self.recommended.containers}
+        return {container.container: container.target for container in self.recommended.containers}
 
     @cached_property
     def requests(self) -> Mapping[str, Amounts]:
         """The new requests of the containers for which something is recommended."""
         wanted = self.targets
-        return {each.name: wanted[each.name] for each in self._shape.containers if each.name in wanted}
+        return {container.name: wanted[container.name] for container in self._shape.containers if container.name in wanted}
 
     @cached_property
     def limits(self) -> Mapping[str, Amounts]:
         """The new limits of the same containers."""
-        return {each.name: self._follows(each) for each in self._shape.containers if each.name in self.requests}
+        return {
+            container.name: self._follows(container) for container in self._shape.containers if container.name in self.requests
+        }
 
     @cached_property
     def keeps_class(self) -> bool:
         """Whether the pod stays in its class of service, without which the API refuses to resize it in place."""
         shape, requests, limits = self._shape, self.requests, self.limits
-        changed = [(each, requests.get(each.name), limits.get(each.name)) for each in shape.containers]
+        changed = [(container, requests.get(container.name), limits.get(container.name)) for container in shape.containers]
         after = [ContainerSeen(c.name, over(c.requests, request), over(c.limits, limit)) for c, request, limit in changed]
         before, then = (
             service_class((*each, *shape.init_containers), shape.requests, shape.limits) for each in (shape.containers, after)
@@ -207,10 +209,10 @@ class WorkloadAdvice:
     def __init__(self, recommended: NewestRecommendation, policy: PolicyRecord, bounding: Bounding) -> None:
         self.recommended, self.policy, self.bounding, self.left = recommended, policy, bounding, bounding.left
         self._advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
-        rules = tuple(_rule(each) for each in policy.policy.containers)
+        rules = tuple(_rule(container) for container in policy.policy.containers)
         caps = recommended.reverted is None and (
             bounding.ranges != NONE
-            or any(each.values == ControlledValues.REQUESTS_ONLY for each in rules)
+            or any(rule.values == ControlledValues.REQUESTS_ONLY for rule in rules)
             or not target_caps.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
         )
         self._rules = rules if caps else None
@@ -240,7 +242,7 @@ class WorkloadAdvice:
         recommended = _without(recommended, left) if left else recommended
         if recommended is not self.recommended:
             advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
-        targets = {each.container: each.target for each in recommended.containers}
+        targets = {container.container: container.target for container in recommended.containers}
         return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]), effects)
 
     def _limits(self, seen: ContainerSeen, target: Amounts) -> Amounts:
@@ -334,7 +336,7 @@ def _recommendation(advice: Advice) -> ContainerRecommendation:
     """Amounts below zero in upstream's arithmetic of pod LimitRanges become zero."""
     lists = (advice.lower, advice.target, advice.upper, advice.uncapped)
     amounts = (resource_lists.to_amounts(each or {}) for each in lists)
-    positive = (replace(each, memory=Bytes(0)) if (each.memory or 0) < 0 else each for each in amounts)
+    positive = (replace(amount, memory=Bytes(0)) if (amount.memory or 0) < 0 else amount for amount in amounts)
     return ContainerRecommendation(advice.container, *positive)
 
 
@@ -345,7 +347,8 @@ def _without(recommended: NewestRecommendation, left: frozenset[str]) -> NewestR
     return replace(
         recommended,
         containers=tuple(
-            replace(each, lower=of(each.lower), target=of(each.target), upper=of(each.upper)) for each in recommended.containers
+            replace(container, lower=of(container.lower), target=of(container.target), upper=of(container.upper))
+            for container in recommended.containers
         ),
     )
 

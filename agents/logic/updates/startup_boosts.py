@@ -79,7 +79,7 @@ def _lowered(
     """By container the request and the limit to be set."""
     recommends = policy.policy.update_mode is not UpdateMode.OFF and advice is not None
     targets = advice.targets if advice is not None and recommends else {}
-    now = {each.name: each for each in fact.containers}
+    now = {container.name: container for container in fact.containers}
     for each in over:
         entry = bounds(policy, each.name)
         found = targets.get(each.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()

@@ -156,11 +156,11 @@ class UpdateConstraints:
 
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""
-        return frozenset(each for hpa in self._of(workload) for each in hpa.resources)
+        return frozenset(resource for hpa in self._of(workload) for resource in hpa.resources)
 
     def utilizations(self, workload: str) -> frozenset[UtilizationMetric]:
         """The shares of requests by which HPAs scale a workload."""
-        return frozenset(each for hpa in self._of(workload) for each in hpa.utilizations)
+        return frozenset(utilization for hpa in self._of(workload) for utilization in hpa.utilizations)
 
     def _of(self, workload: str) -> Sequence[HpaRecord]:
         if self._scalers is None:
@@ -208,8 +208,8 @@ class UpdateConstraints:
 
     def webhook_away(self, cluster: str) -> str | None:
         """Why no webhook is running; None if one is, or if nothing watches for it."""
-        found = self.webhooks.get(cluster)
-        return None if found is None or found.alive else found.reason
+        webhook = self.webhooks.get(cluster)
+        return None if webhook is None or webhook.alive else webhook.reason
 
 
 def _wanted(event: ReplicaControllerChanged) -> ConfiguredReplicas:

@@ -126,7 +126,7 @@ def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirem
         if advised is None:
             continue
         requests = container.requests or {}
-        if not {CPU, MEMORY} <= requests.keys() or all(_meets(container, advised, each) for each in requirements):
+        if not {CPU, MEMORY} <= requests.keys() or all(_meets(container, advised, requirement) for requirement in requirements):
             return True
     return False
 

@@ -174,7 +174,7 @@ class Updater(PartedState):
         for cluster, names in workloads.items():
             now = taken.turn
             loud = (workload for workload in names if self._is_loud(workload, now, concerns))
-            found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
+            found = [candidate for workload in loud for candidate in self._candidates(workload, now, fresh=fresh)]
             if due is not None:
                 urgent = (each for each in found if each.situation.unboosts or each.rescue)
                 found = [each for each in urgent if each.situation.pod.fact.pod.uid in due]
@@ -313,7 +313,7 @@ class Updater(PartedState):
         As in upstream, a resize that stops no container only counts in the interval in which it is planned: however long the
         kubelet defers it, its pod serves, and others need not wait.
         """
-        found, leaving = OpenPlans(), Counter[tuple[str, str]]()
+        plans, leaving = OpenPlans(), Counter[tuple[str, str]]()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
             if pod is None or pod.fact.phase is not PodPhase.RUNNING or pod.fact.workload.key not in counts:
@@ -323,15 +323,15 @@ class Updater(PartedState):
             if pod.fact.leaving:  # a pod that leaves no longer belongs to its group, and it may take long
                 leaving[group] += history.plan is not None and now <= history.plan.expires
             else:
-                found.groups[group] += 1
-                found.down[group] += not serving
+                plans.groups[group] += 1
+                plans.down[group] += not serving
                 counts[workload].acting += serving
                 counts[workload].down -= not serving
             if history.plan is not None and not history.plan.done:  # of one that is done the budgets themselves say so
-                found.stopping.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
+                plans.stopping.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
         for (workload, controller), count in leaving.items():  # those that are missed already count once
             counts[workload].acting += max(0, count - self.missing.groups(workload)[controller].missing)
-        return found
+        return plans
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation

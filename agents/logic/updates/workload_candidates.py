@@ -67,7 +67,11 @@ class CandidateSearch:
         policy = self.clusters.policies.of(key)
         advice = None if policy is None else self._advice(key, self.clusters.recommendation(key), policy, settings)
         found = None if advice is None else advice.reduced(self.advice.shape(pod))
-        return None if found is None or found.fault else {each.container: each for each in found.recommended.containers}
+        return (
+            None
+            if found is None or found.fault
+            else {container.container: container for container in found.recommended.containers}
+        )
 
     def _advice(
         self, key: str, recommended: NewestRecommendation | None, policy: PolicyRecord, settings: UpdateSettings

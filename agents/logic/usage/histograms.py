@@ -180,16 +180,16 @@ class Histograms:
 
         Upstream's histogram.Percentile (pkg/recommender/util/histogram.go). One array for each share, one element for each row.
         """
-        found = [np.zeros(len(rows)) for _ in shares]
+        percentiles = [np.zeros(len(rows)) for _ in shares]
         low, high = self.low[rows].astype(np.int64), self.high[rows].astype(np.int64)
         filled = (low <= high).nonzero()[0]
         for part in _alike(filled, (high - low)[filled]):
             first, last, total = low[part], high[part], self.total[rows[part]]
             wanted = [(share[part] if isinstance(share, np.ndarray) else share) * total for share in shares]
             reached = _reached(self.weights.stretches(rows[part], first, last), wanted)
-            for place, steps in zip(found, reached, strict=True):
+            for place, steps in zip(percentiles, reached, strict=True):
                 place[part] = self._ends[np.minimum(first + steps, last)]
-        return found
+        return percentiles
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
         """Change the half lives of these rows from `at` on; their weights at that moment stay; no row twice."""

@@ -39,22 +39,22 @@ def ahead(event: Event, turn: int) -> str | None:
 
 def _times(event: Event) -> list[tuple[str, float]]:
     """The names of an event's times, and the times in seconds since the epoch."""
-    found: list[tuple[str, float]] = []
+    times: list[tuple[str, float]] = []
     match event:
         case MetricsScraped():
-            found = [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
+            times = [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
         case LoadScraped():
-            found = [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
+            times = [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
         case LoadHistoryRead():
-            found = [("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step)]
+            times = [("the last value's time", event.start.timestamp() + (len(event.values) - 1) * event.step)]
         case ContainerOOMKilled() | SourceReported():
-            found = [("at", event.at.timestamp())]
+            times = [("at", event.at.timestamp())]
         case CheckpointSeen():
             references = [(_CPU, event.cpu.reference), (_MEMORY, event.memory.reference)]
-            found = [("first", event.first), ("last", event.last), *references]
+            times = [("first", event.first), ("last", event.last), *references]
         case RequestsRecommended():
-            found = [("at", event.at.timestamp()), ("the turn in its id", DecisionId.turn_of(event.id) / 1000)]
-    return found
+            times = [("at", event.at.timestamp()), ("the turn in its id", DecisionId.turn_of(event.id) / 1000)]
+    return times
 
 
 def _late_clock(name: str, at: float, turn: int) -> str | None:

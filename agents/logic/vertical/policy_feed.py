@@ -216,12 +216,12 @@ class PolicyFeed:
         if len(known) < len(self.members.names):
             more = np.full(len(self.members.names) + 256 - len(known), -1, np.int64)
             known = self._rows[table.name] = np.append(known, more)
-        found = known[members]
-        for place in np.flatnonzero(found < 0).tolist() if len(table) else ():
+        rows = known[members]
+        for place in np.flatnonzero(rows < 0).tolist() if len(table) else ():
             row = table.find(self.members.names[members[place]])
             if row is not None:
-                found[place] = known[members[place]] = row
-        return found
+                rows[place] = known[members[place]] = row
+        return rows
 
 
 def _same_time(one: _Moment, two: _Moment) -> bool:

@@ -93,10 +93,10 @@ class AwsClient:
 
     def groups(self, names: Sequence[str]) -> list[AutoScalingGroup]:
         """The groups of these names that exist."""
-        found: list[AutoScalingGroup] = []
+        groups: list[AutoScalingGroup] = []
         for some in _batches(names, _NAMES_AT_ONCE):
-            found += self._groups(", ".join(some)[:200], AutoScalingGroupNames=list(some))
-        return found
+            groups += self._groups(", ".join(some)[:200], AutoScalingGroupNames=list(some))
+        return groups
 
     def group(self, name: str) -> AutoScalingGroup | None:
         """The group of this name now; None when there is none."""
@@ -129,8 +129,8 @@ class AwsClient:
         found: list[GroupActivity] = []
         for page in self._pages(request):
             activities = _decoded(request, page.get("Activities") or (), group_responses.read_activity)
-            found += [one for one in activities if one.started >= since]
-            if any(one.started < since for one in activities):
+            found += [activity for activity in activities if activity.started >= since]
+            if any(activity.started < since for activity in activities):
                 break
         return found
 
@@ -159,14 +159,14 @@ class AwsClient:
 
     def instance_states(self, instances: Sequence[str]) -> dict[str, InstanceState]:
         """The states of these instances in EC2, by id. One that EC2 no longer knows is absent."""
-        found: dict[str, InstanceState] = {}
+        instance_states: dict[str, InstanceState] = {}
         for some in _batches(instances, _AT_ONCE):
             # A filter, and not the ids themselves: EC2 refuses a whole call for one id that it does not know.
             filters = [{"Name": "instance-id", "Values": list(some)}]
             request = _request("ec2", "DescribeInstances", "describing instances", some[0], Filters=filters)
             for states in self._read(request, "Reservations", ec2_instances.read_reservation):
-                found.update({one.id: one for one in states})
-        return found
+                instance_states.update({state.id: state for state in states})
+        return instance_states
 
     def launch_template(self, reference: TemplateReference) -> TemplateVersion | None:
         """A version of a launch template; None when it is gone."""
@@ -370,7 +370,7 @@ def _method(operation: str) -> str:
 
 def _decoded(request: _AwsRequest, answers: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
     try:
-        return [read(one) for one in answers]
+        return [read(answer) for answer in answers]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         said = f"an answer that cannot be read: {type(error).__name__}: {error}"
         raise TryAgain(doing=request.doing, to=request.to, answer=said, after=Seconds(5.0)) from error

@@ -78,7 +78,7 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
         raise ValueError(f"its detail-type is '{found.kind[:_SHOWN]}'")
     if kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED):
         return None
-    named = [detail.instance] if detail.instance else [one.entity_value for one in detail.entities]
+    named = [detail.instance] if detail.instance else [entity.entity_value for entity in detail.entities]
     instances = tuple(dict.fromkeys(name for name in named if name.startswith("i-")))
     if not instances:
         raise ValueError(f"it names no instance, but '{', '.join(named[:1])[:_SHOWN]}'")

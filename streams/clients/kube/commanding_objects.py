@@ -47,7 +47,7 @@ def applied(found: CommandingObject) -> AppliedCondition:
         conditions = typed_json.decode_object(found.status, _Status).conditions
     except ValueError:
         return AppliedCondition()
-    return next((each for each in conditions if each.type == "Applied"), AppliedCondition())
+    return next((condition for condition in conditions if condition.type == "Applied"), AppliedCondition())
 
 
 def status(found: CommandingObject, at: datetime, *, in_force: bool, message: str) -> Json:

@@ -23,7 +23,7 @@ def of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
     """From the object form. Raises ValueError for an unknown operator."""
-    expressions = sorted(selector.match_expressions or (), key=lambda each: (each.key, each.operator))
+    expressions = sorted(selector.match_expressions or (), key=lambda expression: (expression.key, expression.operator))
     return of_labels(selector.match_labels or {}) + tuple(map(_expression, expressions))
 
 
@@ -41,11 +41,11 @@ def _expression(given: LabelExpression) -> Requirement:
 
 
 def _part(part: str) -> Requirement:
-    if found := _SET.fullmatch(part):
-        operator = Operator.IN if found[2] == "in" else Operator.NOT_IN
-        return Requirement(found[1], operator, tuple(sorted(value.strip() for value in found[3].split(","))))
-    if found := _EQUAL.fullmatch(part):
-        return Requirement(found[1], Operator.NOT_IN if found[2] == "!=" else Operator.IN, (found[3],))
-    if found := _HAS.fullmatch(part):
-        return Requirement(found[2], Operator.DOES_NOT_EXIST if found[1] else Operator.EXISTS)
+    if match := _SET.fullmatch(part):
+        operator = Operator.IN if match[2] == "in" else Operator.NOT_IN
+        return Requirement(match[1], operator, tuple(sorted(value.strip() for value in match[3].split(","))))
+    if match := _EQUAL.fullmatch(part):
+        return Requirement(match[1], Operator.NOT_IN if match[2] == "!=" else Operator.IN, (match[3],))
+    if match := _HAS.fullmatch(part):
+        return Requirement(match[2], Operator.DOES_NOT_EXIST if match[1] else Operator.EXISTS)
     raise ValueError(f"'{part}' is no part of a label selector")

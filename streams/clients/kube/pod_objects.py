@@ -320,7 +320,7 @@ def _init_container(container: PodContainer, status: ContainerStatus | None) -> 
 
 def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
     annotations = pod.metadata.annotations or {}
-    found = ((each.name, annotations.get(f"{CPU_STARTUP_BOOST}{each.name}")) for each in pod.spec.containers)
+    found = ((container.name, annotations.get(f"{CPU_STARTUP_BOOST}{container.name}")) for container in pod.spec.containers)
     return tuple(_original(name, annotation) for name, annotation in found if annotation is not None)
 
 
@@ -336,7 +336,10 @@ def _original(container: str, annotation: str) -> BoostedContainer:
 
 
 def _ready_since(conditions: list[StatusCondition]) -> datetime | None:
-    return next((each.last_transition_time for each in conditions if each.type == "Ready" and each.status == "True"), None)
+    return next(
+        (condition.last_transition_time for condition in conditions if condition.type == "Ready" and condition.status == "True"),
+        None,
+    )
 
 
 def _read(texts: Mapping[str, str] | None) -> Amounts:

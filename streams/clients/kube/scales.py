@@ -119,8 +119,8 @@ class ScaleClient:
         if kinds is None:
             kinds = self._api.find(ApiRequest(api_paths.root(version), "looking up the kinds of", version), _Kinds) or _Kinds()
             self._kinds[version] = kinds
-        names = {each.name for each in kinds.resources}
-        plurals = [each.name for each in kinds.resources if each.kind == kind and "/" not in each.name]
+        names = {resource.name for resource in kinds.resources}
+        plurals = [resource.name for resource in kinds.resources if resource.kind == kind and "/" not in resource.name]
         if not plurals:
             self._kinds.pop(version, None)
         return plurals, [plural for plural in plurals if f"{plural}/scale" in names]

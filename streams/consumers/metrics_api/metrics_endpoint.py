@@ -77,8 +77,8 @@ class MetricsEndpoint:
         path = request.path.rstrip("/")
         if path in ("/apis", "/api") and discovery.wants_aggregated(request.headers.get("Accept", "")):
             return web.Response(body=self._aggregated, headers={"Content-Type": discovery.AGGREGATED})
-        found = self._documents.get(path)
-        return _refusal(HTTPStatus.NOT_FOUND, f"there is no '{path[:200]}' here") if found is None else _json(found)
+        document = self._documents.get(path)
+        return _refusal(HTTPStatus.NOT_FOUND, f"there is no '{path[:200]}' here") if document is None else _json(document)
 
     async def _value(self, request: web.Request) -> web.Response:
         began, metric = time.perf_counter(), request.match_info["metric"]
@@ -121,12 +121,12 @@ def _external(metric: str, labels: Mapping[str, str], quantity: str, at: datetim
 
 def _labels(text: str) -> dict[str, str]:
     """The labels of a selector that says of each what it is. Raises ValueError for any other."""
-    found = {}
+    labels = {}
     for part in label_selectors.of_text(text):
         if part.operator is not Operator.IN or len(part.values) != 1:
             raise ValueError(f"the selector asks for '{part.key}' in another way than by one value")
-        found[part.key] = part.values[0]
-    return found
+        labels[part.key] = part.values[0]
+    return labels
 
 
 def _quantity(milli: int) -> str:

@@ -55,16 +55,16 @@ def _shown(plan: BufferStatusPlanned) -> HandlerResult:
     return HandlerResult(Result.DONE, reason[:1000], OutcomeDetail.ALREADY_DONE)
 
 
-def _shows(found: BufferObject, plan: BufferStatusPlanned) -> bool:
+def _shows(buffer: BufferObject, plan: BufferStatusPlanned) -> bool:
     """Whether everything but times is as decided."""
     wanted = _fields(plan)
     conditions = _conditions(plan)
     shown = {
         str(one.get("type")): (one.get("status"), one.get("reason"), one.get("message"))
-        for one in _present(found)
+        for one in _present(buffer)
         if one.get("type") in conditions
     }
-    return shown == conditions and all(found.status.get(name) == field for name, field in wanted.items())
+    return shown == conditions and all(buffer.status.get(name) == field for name, field in wanted.items())
 
 
 def _fields(plan: BufferStatusPlanned) -> dict[str, object]:
@@ -84,15 +84,15 @@ def _conditions(plan: BufferStatusPlanned) -> dict[str, tuple[str, str, str]]:
     return {READY_FOR_PROVISIONING: ready, PROVISIONING: provisioned}
 
 
-def _present(found: BufferObject) -> list[Mapping[str, object]]:
-    conditions = found.status.get("conditions")
-    return [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+def _present(buffer: BufferObject) -> list[Mapping[str, object]]:
+    conditions = buffer.status.get("conditions")
+    return [condition for condition in conditions if isinstance(condition, dict)] if isinstance(conditions, list) else []
 
 
-def _status(found: BufferObject, plan: BufferStatusPlanned, now: datetime) -> Json:
+def _status(buffer: BufferObject, plan: BufferStatusPlanned, now: datetime) -> Json:
     """The status with our conditions beside those of others; a condition keeps its time while its status stays."""
-    before = {str(one.get("type")): one for one in _present(found)}
-    wanted, generation = _conditions(plan), found.metadata.generation
+    before = {str(one.get("type")): one for one in _present(buffer)}
+    wanted, generation = _conditions(plan), buffer.metadata.generation
     ours: list[object] = []
     for name, (status, reason, message) in wanted.items():
         known = before.get(name, {})

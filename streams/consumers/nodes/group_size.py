@@ -31,7 +31,7 @@ def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> Han
     if group.unscalable:
         return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
     permit.check("lowering group", plan.group)
-    bare = [one.id for one in group.instances if one.lifecycle == "InService" and not one.protected]
+    bare = [instance.id for instance in group.instances if instance.lifecycle == "InService" and not instance.protected]
     if bare:
         aws.protect(group.name, bare, protected=True)
         answer = f"{len(bare)} instances were protected first"

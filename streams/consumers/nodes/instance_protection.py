@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 def protect(aws: AwsClient, group: AutoScalingGroup) -> None:
     """Protect the group's instances that are in service and not protected yet."""
-    bare = [one.id for one in group.instances if one.lifecycle == "InService" and not one.protected]
+    bare = [instance.id for instance in group.instances if instance.lifecycle == "InService" and not instance.protected]
     if not bare:
         return
     try:

@@ -166,10 +166,10 @@ class NodeRemoval:
         """Evict all of these at the same time; returns what refused one of them for now. Raises Unreachable, GiveUp."""
         with ThreadPoolExecutor(self._options.evictions) as pool:
             answers = list(pool.map(lambda pod: self._evicted(plan, pod), pods))
-        final = next((one for one in answers if isinstance(one, GiveUp | Unreachable)), None)
+        final = next((answer for answer in answers if isinstance(answer, GiveUp | Unreachable)), None)
         if final is not None:
             raise final
-        return next((one for one in answers if isinstance(one, TryAgain)), None)
+        return next((answer for answer in answers if isinstance(answer, TryAgain)), None)
 
     def _evicted(self, plan: NodeRemovalPlanned, pod: NodePod) -> EdgeError | None:
         try:

@@ -35,12 +35,12 @@ def digest(decision: str) -> str:
 
 def read(node: DrainableNode) -> RemovalMark | None:
     """Our mark on a node; None when there is none. An invalid time counts as long past."""
-    found = node.labels.get(MARK)
-    if found is None:
+    label = node.labels.get(MARK)
+    if label is None:
         return None
     since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TO_BE_DELETED), "")
     seconds = int(since) if since.isdecimal() and len(since) < len("99999999999") else 0
-    return RemovalMark(found, datetime.fromtimestamp(seconds, UTC))
+    return RemovalMark(label, datetime.fromtimestamp(seconds, UTC))
 
 
 def foreign(node: DrainableNode) -> bool:

@@ -60,4 +60,4 @@ def _beyond(says: str, asked: float, largest: float | None, times: int) -> Itera
 
 
 def _sum(requests: Mapping[str, Amounts], resource: str) -> float:
-    return sum(getattr(each, resource) or 0 for each in requests.values())
+    return sum(getattr(request, resource) or 0 for request in requests.values())

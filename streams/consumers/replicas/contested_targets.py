@@ -23,11 +23,13 @@ def rival(key: str, contenders: Sequence[EhpaChanged], decided: Mapping[str, Sca
 
 def _governing(contenders: Sequence[EhpaChanged], decided: Mapping[str, ScalingDecision]) -> EhpaChanged | None:
     """Of several verdicts the newest counts: the forecaster looks at one EHPA after the other."""
-    claims = [each for each in contenders if each.claims]
-    chosen = {each.key: at for each in claims if (at := _chosen(each, decided.get(each.key))) is not None}
+    claims = [contender for contender in contenders if contender.claims]
+    chosen = {claim.key: at for claim in claims if (at := _chosen(claim, decided.get(claim.key))) is not None}
     if chosen:
-        return min((each for each in claims if each.key in chosen), key=lambda each: (-chosen[each.key].timestamp(), each.rank))
-    return min(claims, key=lambda each: each.rank, default=None)
+        return min(
+            (claim for claim in claims if claim.key in chosen), key=lambda each: (-chosen[each.key].timestamp(), each.rank)
+        )
+    return min(claims, key=lambda claim: claim.rank, default=None)
 
 
 def _chosen(ehpa: EhpaChanged, decision: ScalingDecision | None) -> datetime | None:

@@ -80,13 +80,13 @@ def _message(decided: ScalingDecision, reason: str) -> str:
     if isinstance(decided, ReplicasRefused):
         return decided.reason
     if reason != "ValidMetricFound":
-        return next((each.error for each in decided.proposals if each.error), "no metric can be read")
+        return next((proposal.error for proposal in decided.proposals if proposal.error), "no metric can be read")
     return f"the replicas follow from {_highest(decided)}"
 
 
 def _highest(plan: ReplicasPlanned) -> str:
     """The metric that asks for the most replicas, and whether that is its forecast."""
-    found = [each for each in plan.proposals if each.replicas is not None]
+    found = [proposal for proposal in plan.proposals if proposal.replicas is not None]
     most = max(found, key=lambda each: each.replicas or 0, default=None)
     if most is None:
         return "its metrics"

@@ -378,7 +378,7 @@ def write_forecasts(
 
 
 def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
-    return {(str(each.get("resourceIdentifier")), bool(each.get("ready"))) for each in forecasts}
+    return {(str(forecast.get("resourceIdentifier")), bool(forecast.get("ready"))) for forecast in forecasts}
 
 
 def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
@@ -387,7 +387,7 @@ def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
 
 def _ready_condition(tsp: Mapping[str, Any]) -> Json | None:
     conditions = (tsp.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == "Ready"), None)
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), None)
 
 
 def _replacing(status: Json) -> Json:

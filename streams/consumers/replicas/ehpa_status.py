@@ -83,7 +83,9 @@ def _copied(condition: Mapping[str, Any] | None, name: str) -> list[Json]:
 def scaling_conditions(status: Mapping[str, Any]) -> list[Json]:
     """The conditions about scaling in the status of an HPA or of an EHPA."""
     conditions = status.get("conditions") or ()
-    return [each for one in conditions if one.get("type") in _COPIED for each in _copied(one, one["type"])]
+    return [
+        each for condition in conditions if condition.get("type") in _COPIED for each in _copied(condition, condition["type"])
+    ]
 
 
 def _condition(name: str, status: str, reason: str, message: str) -> Json:

@@ -71,7 +71,7 @@ def _recommendation(decision: VpaConditionsDecided, before: VpaStatus, *, humani
 def _pod_resources(containers: Sequence[ContainerRecommendation], *, humanize: bool) -> RecommendedPodResources | None:
     if not containers:
         return None
-    return RecommendedPodResources(tuple(container_resources(each, humanize=humanize) for each in containers))
+    return RecommendedPodResources(tuple(container_resources(container, humanize=humanize) for container in containers))
 
 
 def _standing(decision: VpaConditionsDecided, before: VpaStatus) -> RecommendedPodResources | None:
@@ -82,9 +82,9 @@ def _standing(decision: VpaConditionsDecided, before: VpaStatus) -> RecommendedP
 
 
 def _resources(amounts: Amounts, *, humanize: bool) -> Mapping[str, str]:
-    found = {}
+    resources = {}
     if amounts.cpu is not None:
-        found["cpu"] = quantities.canonical_cpu(amounts.cpu)
+        resources["cpu"] = quantities.canonical_cpu(amounts.cpu)
     if amounts.memory is not None:
-        found["memory"] = quantities.canonical_memory(amounts.memory, humanize=humanize)
-    return found
+        resources["memory"] = quantities.canonical_memory(amounts.memory, humanize=humanize)
+    return resources

@@ -100,5 +100,5 @@ class StatusWriter:
 
     def _ours(self, known: VpaStatusObject, decision: VpaConditionsDecided) -> bool:
         """Whether it is the object that was decided about, and ours to write."""
-        names = [each.name for each in known.spec.recommenders] or [DEFAULT_RECOMMENDER]
+        names = [recommender.name for recommender in known.spec.recommenders] or [DEFAULT_RECOMMENDER]
         return self._recommender in names and decision.uid in ("", known.metadata.uid)

@@ -116,13 +116,13 @@ class Registrar:
 
 
 def _bundles(webhooks: Iterable[dict[str, Any]]) -> list[bytes]:
-    found = []
-    for each in webhooks:
+    bundles = []
+    for webhook in webhooks:
         try:
-            found.append(base64.b64decode(each.get("clientConfig", {}).get("caBundle") or ""))
+            bundles.append(base64.b64decode(webhook.get("clientConfig", {}).get("caBundle") or ""))
         except binascii.Error:
             continue
-    return found
+    return bundles
 
 
 def _trusting(webhook: dict[str, Any], bundle: bytes) -> dict[str, Any]:

@@ -313,7 +313,7 @@ class KubeSource:
 
     def _mark_published_synced(self, kind: str) -> None:
         if self._sync_status.synced(kind):
-            controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
+            controllers = all(self._sync_status.synced(controller) for controller in CONTROLLERS)
             for publisher in self._publishers:
                 publisher.synced(kind, controllers=controllers, at=self._now())
 

@@ -178,7 +178,7 @@ class LoadSource:
         unreachable, heard, flushed = None, False, self._publish(list(self._refusals(at)), at)
         for answers in self._answers(at):
             heard = True
-            unreachable = unreachable or next((each.error for each in answers if isinstance(each.error, Unreachable)), None)
+            unreachable = unreachable or next((answer.error for answer in answers if isinstance(answer.error, Unreachable)), None)
             flushed = self._publish(answers, at, flush=flushed)
         away = unreachable if heard else self._silence(at)
         self._outbox.publish(facts=(), scrapes=self._report(at, sees=away is None))

@@ -95,7 +95,7 @@ class MetricNames:
         job = f"job={json.dumps(self.job)}, " if self.job else ""
         namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
         containers = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
-        more = "".join(f", {one}" for one in matchers(self.labels))
+        more = "".join(f", {matcher}" for matcher in matchers(self.labels))
         return "{" + job + containers + namespace + more + "}"
 
 

@@ -37,7 +37,7 @@ def snapshot(world: NodeDecisionInputs) -> RegistrySnapshot:
 def columns(world: NodeDecisionInputs, settings: PendingSettings) -> ScheduledCluster:
     """The cluster in columns, a row for each node, without pods that are expendable; nodes under deletion take no more pods."""
     cluster = ScheduledCluster(world.namespaces)
-    cluster.add_all([one.node for one in world.nodes])
+    cluster.add_all([node.node for node in world.nodes])
     shares: dict[PodNature, dict[int, int]] = {}
     for row, one in enumerate(world.nodes):
         cluster.open[row] &= one.deleting is None and not one.incomplete

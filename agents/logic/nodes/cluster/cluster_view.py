@@ -78,16 +78,16 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     nodes = {known.fact.node: known for key, known in state.nodes.items() if key.startswith(prefix)}
     groups = {known.fact.group: known for key, known in state.groups.items() if key.startswith(prefix)}
     instances, aside = _instances(state, prefix, groups)
-    by_provider = {one.provider_id: one for one in instances}
+    by_provider = {instance.provider_id: instance for instance in instances}
     claims = {name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider}
-    taken = {one.provider_id for one in claims.values()}
+    taken = {claim.provider_id for claim in claims.values()}
     shared = _shared(claims, nodes)
     instance_of = {name: one for name, one in claims.items() if name not in shared}
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
     facts = _counted(groups, instances)
     ours = settings.profile != ScalerProfile.UPSTREAM  # upstream remembers no node that is gone
-    learned = {one.group: state.patterns.get(prefix + one.group) if ours else None for one in facts}
-    devices = {one.group: group_patterns.promised(one, learned[one.group]) for one in facts}
+    learned = {fact.group: state.patterns.get(prefix + fact.group) if ours else None for fact in facts}
+    devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook(state, cluster, settings, now, devices)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
@@ -110,7 +110,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     return ClusterView(
         inputs,
         {one.node.name: one for one in seen},
-        {one.name: one for one in inputs.groups},
+        {group.name: group for group in inputs.groups},
         nodes,
         groups,
         instance_of,
@@ -136,7 +136,7 @@ def _instances(
 
 def _counted(groups: Mapping[str, KnownGroup], instances: list[NodeInstanceSeen]) -> list[NodeGroupSeen]:
     """The groups. One whose sizes are no numbers of nodes has, as far as anybody knows, just the nodes that it has."""
-    counts = Counter(one.group for one in instances)
+    counts = Counter(instance.group for instance in instances)
     facts = [groups[name].fact for name in sorted(groups)]
     return [
         replace(fact, least=0, most=counts[fact.group], desired=counts[fact.group]) if fact.unscalable else fact for fact in facts
@@ -266,12 +266,12 @@ def _owned(pod: SchedulablePod) -> bool:
 
 
 def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPattern], settings: ScalerSettings) -> GroupPatterns:
-    daemons = [one for one in state.ready_index().daemons(cluster) if is_daemon(one)]
-    known = {group_patterns.daemon_name(one) for one in daemons}
+    daemons = [daemon for daemon in state.ready_index().daemons(cluster) if is_daemon(daemon)]
+    known = {group_patterns.daemon_name(daemon) for daemon in daemons}
     sets = {
-        f"{one.namespace}/{one.name}": one
-        for one in state.controllers.values()
-        if one.cluster == cluster and one.kind == "DaemonSet"
+        f"{controller.namespace}/{controller.name}": controller
+        for controller in state.controllers.values()
+        if controller.cluster == cluster and controller.kind == "DaemonSet"
     }
     unseen = [sets[name].template for name in sorted(sets) if name not in known]
     daemons += [fact_conversion.nature(one) for one in unseen if one is not None]
@@ -282,11 +282,11 @@ def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPat
 def _groups(
     state: ScalerState, cluster: str, facts: list[NodeGroupSeen], patterns: GroupPatterns, settings: ScalerSettings
 ) -> list[GroupRow]:
-    found = []
+    groups = []
     for fact in facts:
         template = patterns.of(fact)
         plan = state.plans.get(f"{cluster}/group/{fact.group}")
-        found.append(
+        groups.append(
             GroupRow(
                 fact.group,
                 min(fact.least, fact.most),
@@ -300,7 +300,7 @@ def _groups(
                 kept=fact.unscalable or (KEPT if TERMINATE in fact.suspended else REFRESHING if fact.refreshing else ""),
             )
         )
-    return found
+    return groups
 
 
 def priorities_of(known: KnownPriorities | None) -> Priorities | str:

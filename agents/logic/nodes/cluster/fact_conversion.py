@@ -81,7 +81,7 @@ def template(group: str, seen: NodeTemplateSeen, passing: TransientTaints) -> Sc
 
 def soft_tainted(fact: NodeDetailsChanged) -> bool:
     """Whether a node has the taint of one that may go soon."""
-    return any(one.key == DELETION_CANDIDATE for one in fact.taints)
+    return any(taint.key == DELETION_CANDIDATE for taint in fact.taints)
 
 
 def gpu(made: SchedulingNode) -> str:
@@ -94,7 +94,7 @@ def nature(fact: PodShapeSeen, refused: str = "") -> PodNature:
     owner = () if fact.owner is None else (PodOwner(fact.owner.kind, fact.owner.name, fact.owner.api_version),)
     made = _shape(fact)
     unread = f"{NOT_UNDERSTOOD}: {', '.join(fact.unread)}" if fact.unread else ""
-    refusal = refused or made.refused or unread or next((one.missing for one in fact.volumes if one.missing), "")
+    refusal = refused or made.refused or unread or next((volume.missing for volume in fact.volumes if volume.missing), "")
     return PodNature(
         shape=replace(made, refused=refusal) if refusal else made,
         owners=owner,
@@ -124,7 +124,10 @@ def _shape(fact: PodShapeSeen) -> PodShape:
             affinity=placement_rules.pod_terms(affinity, "podAffinity", whose),
             anti_affinity=placement_rules.pod_terms(affinity, "podAntiAffinity", whose),
             spread=placement_rules.spread([_spread(one) for one in fact.spread], whose),
-            volumes=tuple(Volume(one.driver, one.handle, _where(one.terms), one.exclusive, one.own) for one in fact.volumes),
+            volumes=tuple(
+                Volume(volume.driver, volume.handle, _where(volume.terms), volume.exclusive, volume.own)
+                for volume in fact.volumes
+            ),
         )
     except Unreadable as refusal:
         return PodShape(namespace=fact.namespace, labels=pairs(dict(fact.labels)), refused=str(refusal))
@@ -134,7 +137,7 @@ def _few_demands(fact: PodShapeSeen) -> None:
     """Raises Unreadable for too many requirements on node labels, because reading them takes proportionally long."""
     terms = [*(fact.node_terms or ()), *(term for volume in fact.volumes for term in volume.terms)]
     demands = [one for term in terms for one in (*term.expressions, *term.fields)]
-    values = sum(len(one.values) for one in demands)
+    values = sum(len(demand.values) for demand in demands)
     if len(demands) > MOST_NODE_DEMANDS or values > MOST_NODE_VALUES:
         found = f"node affinity and volumes make {len(demands)} demands with {values} values"
         raise Unreadable(f"{found}; {MOST_NODE_DEMANDS} with {MOST_NODE_VALUES} are the most")
@@ -144,14 +147,14 @@ def _affinity(fact: PodShapeSeen) -> JsonMapping:
     found = dict(_node_affinity(fact.node_terms))
     for kind, terms in (("podAffinity", fact.affinity), ("podAntiAffinity", fact.anti_affinity)):
         if terms:
-            found[kind] = {REQUIRED: [_term(one) for one in terms]}
+            found[kind] = {REQUIRED: [_term(term) for term in terms]}
     return found
 
 
 def _node_affinity(terms: Sequence[NodeQuery] | None) -> JsonMapping:
     if terms is None:
         return {}
-    stated = [{"matchExpressions": _demands(one.expressions), "matchFields": _demands(one.fields)} for one in terms]
+    stated = [{"matchExpressions": _demands(term.expressions), "matchFields": _demands(term.fields)} for term in terms]
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": stated}}}
 
 
@@ -191,7 +194,7 @@ def _query(query: LabelQuery | None) -> JsonMapping | None:
 
 
 def _demands(demands: Sequence[LabelDemand]) -> list[JsonMapping]:
-    return [{"key": one.key, "operator": one.operator, "values": list(one.values)} for one in demands]
+    return [{"key": demand.key, "operator": demand.operator, "values": list(demand.values)} for demand in demands]
 
 
 def budget(fact: PodDisruptionBudgetChanged) -> DisruptionBudget:
@@ -204,7 +207,7 @@ def budget(fact: PodDisruptionBudgetChanged) -> DisruptionBudget:
 
 
 def _taints(taints: Sequence[NodeTaint]) -> tuple[Taint, ...]:
-    return tuple(Taint(one.key, one.value, one.effect) for one in taints)
+    return tuple(Taint(taint.key, taint.value, taint.effect) for taint in taints)
 
 
 def _attachable(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -113,7 +113,7 @@ def _newness(index: PlacedPodIndex, shape: str) -> tuple[bool, datetime, str]:
 def new_nature(index: PlacedPodIndex, shape: str) -> PodNature:
     """The nature of a new pod of a shape. A volume that each pod has of its own is not made yet, so it can be anywhere."""
     found = index.nature(shape)
-    if not any(one.own for one in found.shape.volumes):
+    if not any(volume.own for volume in found.shape.volumes):
         return found
-    volumes = tuple(replace(one, terms=()) if one.own else one for one in found.shape.volumes)
+    volumes = tuple(replace(volume, terms=()) if volume.own else volume for volume in found.shape.volumes)
     return replace(found, shape=replace(found.shape, volumes=volumes))

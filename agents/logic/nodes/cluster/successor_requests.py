@@ -54,7 +54,7 @@ class SuccessorRequests:
                 self._recommend(event)
 
     def _recommend(self, event: RequestsRecommended) -> None:
-        targets = {one.container: _amounts(one.target) for one in event.containers}
+        targets = {container.container: _amounts(container.target) for container in event.containers}
         if targets:
             self.recommended.upsert(event.workload.key, RecommendedTargets(targets))
         else:

@@ -52,7 +52,7 @@ class TransientTaints:
     def usable(self, fact: NodeDetailsChanged) -> bool:
         """Whether nothing but its kubelet's own word could make a node not ready."""
         return not any(fact.conditions.get(one) == "True" for one in _UNUSABLE) and not any(
-            one.key in _NOT_READY or self._starts(one.key) for one in fact.taints
+            taint.key in _NOT_READY or self._starts(taint.key) for taint in fact.taints
         )
 
     def _starts(self, key: str) -> bool:

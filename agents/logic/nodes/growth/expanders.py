@@ -129,14 +129,14 @@ def keep(
 ) -> list[ExpanderOption]:
     """The options that one expander keeps."""
     if expander is Expander.MOST_PODS:
-        most = max((one.pods for one in options), default=0)
-        return [one for one in options if one.pods == most]
+        most = max((option.pods for option in options), default=0)
+        return [option for option in options if option.pods == most]
     if expander is Expander.LEAST_NODES:
-        some = [one for one in options if one.nodes > 0]
+        some = [option for option in options if option.nodes > 0]
         least = min((one.nodes for one in some), default=0)
         return [one for one in some if one.nodes == least]
     if expander is Expander.LEAST_WASTE:
-        return _lowest(options, [waste(one) for one in options])
+        return _lowest(options, [waste(option) for option in options])
     if expander is Expander.PRICE:
         return _cheapest(options, around)
     return _first(options, around.priorities, events) if expander is Expander.PRIORITY else options
@@ -181,7 +181,7 @@ def _first(options: list[ExpanderOption], priorities: Priorities | None, events:
     """Those with the highest priority. Source: priority.BestOptions in expander/priority; below -1 nothing ever matches."""
     if priorities is None or not options:
         return options
-    found = [priorities.of(one.group) for one in options]
+    found = [priorities.of(option.group) for option in options]
     events += [(NOT_MATCHED, one.group) for one, prio in zip(options, found, strict=True) if prio is None]
     best = max((prio for prio in found if prio is not None and prio >= -1), default=None)
     if best is None:
@@ -195,7 +195,7 @@ def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[Ex
     prices = around.prices
     if prices is None:
         return options
-    priced = [one for one in options if one.group in prices.nodes]
+    priced = [option for option in options if option.group in prices.nodes]
     return _lowest(priced, [price_score(one, prices, around.cluster_nodes) for one in priced])
 
 

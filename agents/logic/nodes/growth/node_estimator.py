@@ -62,9 +62,9 @@ def limit(thresholds: Sequence[int]) -> int | None:
 
     Source: thresholdBasedEstimationLimiter in estimator/threshold_based_limiter.go.
     """
-    if any(one < 0 for one in thresholds):
+    if any(threshold < 0 for threshold in thresholds):
         return 0
-    return min((one for one in thresholds if one > 0), default=None)
+    return min((threshold for threshold in thresholds if threshold > 0), default=None)
 
 
 def estimate(

@@ -78,7 +78,7 @@ class ScaleUp:
     @property
     def triggered(self) -> list[int]:
         """Pods that the growth is for."""
-        return sorted(place for one in self.increases for place in one.pods)
+        return sorted(place for increase in self.increases for place in increase.pods)
 
 
 class _Round:
@@ -86,14 +86,14 @@ class _Round:
 
     def __init__(self, cluster: ScheduledCluster, groups: Sequence[GroupRow], settings: ScaleUpSettings) -> None:
         self.cluster = cluster
-        self.groups = {one.name: one for one in groups}
-        self.targets = {one.name: one.target for one in groups}
+        self.groups = {group.name: group for group in groups}
+        self.targets = {group.name: group.target for group in groups}
         self.settings = settings
         self.kinds: dict[str, TemplateKind] = {}
 
     def sort(self, shapes: Iterable[ShapeId]) -> None:
         """Find the kind of each group, as far as these pods can distinguish groups."""
-        keys = similar_node_groups.distinguishing_labels(self.cluster, shapes, [one.template for one in self.groups.values()])
+        keys = similar_node_groups.distinguishing_labels(self.cluster, shapes, [group.template for group in self.groups.values()])
         templates = ((name, one.template) for name, one in self.groups.items())
         self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
 
@@ -239,7 +239,7 @@ def not_growing(cluster: ScheduledCluster, groups: Sequence[GroupRow], settings:
     """The groups that may not grow by a node now, each with the reason; the estimator's limits are not asked."""
     work = _Round(cluster, groups, settings)
     capacity = work.capacity
-    reasons = {one.name: work.skip(one, capacity) for one in groups}
+    reasons = {group.name: work.skip(group, capacity) for group in groups}
     return {name: reason for name, reason in reasons.items() if reason}
 
 

@@ -74,7 +74,7 @@ def distinguishing_labels(cluster: ScheduledCluster, shapes: Iterable[ShapeId], 
 def _keys(shape: PodShape) -> Iterator[str]:
     yield from (key for key, _value in shape.node_selector)
     for term in (*(shape.node_terms or ()), *(term for volume in shape.volumes for term in volume.terms)):
-        yield from (one.key for one in term.expressions)
+        yield from (expression.key for expression in term.expressions)
     yield from (one.key for one in (*shape.affinity, *shape.anti_affinity))
     yield from (one.key for one in shape.spread)
 
@@ -111,7 +111,7 @@ class SimilarNodeGroups:
             return
         usage = _empty(template)
         amounts = (template.node.capacity, template.node.allocatable, usage.used)
-        kind = (shared, *(tuple(sorted(one.items())) for one in amounts), id(takes))
+        kind = (shared, *(tuple(sorted(amount.items())) for amount in amounts), id(takes))
         if kind not in self._members:
             self._members[kind], self._sample[kind] = [], (usage, takes)
             self._rivals.setdefault(shared, []).append(kind)

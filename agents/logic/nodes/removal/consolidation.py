@@ -156,12 +156,12 @@ class _Search:
 
     def _neighbours(self, seed: NodeRow) -> list[NodeRow]:
         """Further nodes that a new one may replace together with the first."""
-        found: list[NodeRow] = []
-        others = (one for one in self.nodes if one is not seed and self.open(one))
+        neighbours: list[NodeRow] = []
+        others = (node for node in self.nodes if node is not seed and self.open(node))
         for one in islice(others, 2 * MOST_NEIGHBOURS if self.asked.most > 1 else 0):
-            if len(found) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(one):
-                found.append(one)
-        return found
+            if len(neighbours) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(one):
+                neighbours.append(one)
+        return neighbours
 
     def _move_together(self, template: GroupTemplate, nodes: Sequence[NodeRow]) -> tuple[list[NodeRow], set[Row]]:
         """The first of these nodes, and others, whose pods find room once there is a new node; none if those of the first do not.
@@ -172,18 +172,18 @@ class _Search:
         node_estimator.add(self.cluster, template)
         chosen: list[NodeRow] = []
         reached: set[Row] = set()
-        for one in nodes:
-            siblings = sum(each.group == one.group for each in chosen)
-            if one.row in reached or len(chosen) >= self.asked.most or siblings >= self.spare[one.group]:
+        for node in nodes:
+            siblings = sum(each.group == node.group for each in chosen)
+            if node.row in reached or len(chosen) >= self.asked.most or siblings >= self.spare[node.group]:
                 continue
             self.tries -= 1
             point = self._point()
-            result = self.down.movable(self.cluster, one, self.scene)
+            result = self.down.movable(self.cluster, node, self.scene)
             rows = {to for to, _pods in result.moves} if isinstance(result, UnneededNode) else set()
             if row in rows:
-                chosen.append(one)
+                chosen.append(node)
                 reached |= rows
-            elif one is nodes[0]:
+            elif node is nodes[0]:
                 return [], reached
             else:
                 self._back(point)
@@ -221,12 +221,12 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     used = np.nan_to_num(unneeded_nodes.usage(cluster), nan=1.0, posinf=1.0)
     able: list[NodeRow] = []
     outcome: dict[str, StayingNode] = {}
-    for one in nodes:
-        reason = _unfit(one, groups, asked, down)
+    for node in nodes:
+        reason = _unfit(node, groups, asked, down)
         if reason is not None:
-            outcome[one.name] = StayingNode(reason)
-        elif one.row not in closed:
-            able.append(one)
+            outcome[node.name] = StayingNode(reason)
+        elif node.row not in closed:
+            able.append(node)
     able.sort(key=lambda one: (one.name != asked.first, -asked.prices[one.group] * (1 - float(used[one.row])), one.name))
     spare = Counter({name: size.target - size.deleting - size.least for name, size in groups.items()})
     search = _Search(down, cluster, able, templates, scene, asked, spare)

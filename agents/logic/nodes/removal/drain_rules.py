@@ -96,11 +96,11 @@ class DisruptionBudgets:
     """All budgets, found by namespace and labels; a simulation's use is counted separately from what is allowed."""
 
     def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
-        counts = Counter(one.namespace for one in budgets)
+        counts = Counter(budget.namespace for budget in budgets)
         self.crowded = frozenset(namespace for namespace, number in counts.items() if number > MOST_DISRUPTION_BUDGETS)
         """Namespaces with more budgets than are read."""
-        self.budgets = [one for one in budgets if one.namespace not in self.crowded]
-        self.left = [one.allowed for one in self.budgets]
+        self.budgets = [budget for budget in budgets if budget.namespace not in self.crowded]
+        self.left = [budget.allowed for budget in self.budgets]
         self._spaces: dict[str, list[int]] = {}
         for place, one in enumerate(self.budgets):
             self._spaces.setdefault(one.namespace, []).append(place)

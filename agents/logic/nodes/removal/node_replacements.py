@@ -78,7 +78,7 @@ class GroupOffer:
 
 def offer(group: GroupRow, nodes: Sequence[NodeRow], *, grows: bool = True, coming: bool = False) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
-    ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group.name]
+    ready = [node for node in nodes if node.ready and node.deleting is None and node.group == group.name]
     idle = [one.row for one in ready if not any(recreated(pod) for pod in one.pods)]
     spare = min(group.target - group.deleting, len(ready)) - group.least
     return GroupOffer(group.template, spare, idle, grows=grows and group.template is not None, coming=coming)

@@ -135,9 +135,9 @@ class ScaleDown:
 
     def keep(self, rows: Collection[Row], nodes: Iterable[NodeRow]) -> None:
         """Mark nodes as needed, because pods of replaced nodes will move to them."""
-        for one in nodes:
-            if one.row in rows and self.unneeded.pop(one.name, None) is not None:
-                self.stays[one.name] = StayingNode(StayReason.REPLACES)
+        for node in nodes:
+            if node.row in rows and self.unneeded.pop(node.name, None) is not None:
+                self.stays[node.name] = StayingNode(StayReason.REPLACES)
 
     # Looking
 
@@ -152,7 +152,7 @@ class ScaleDown:
         self.failed = {name: until for name, until in self.failed.items() if until > now}
         self.stays = {}
         used = usage(cluster)
-        able = [one for one in nodes if self._eligible(cluster, one, groups, used, now)]
+        able = [node for node in nodes if self._eligible(cluster, node, groups, used, now)]
         able.sort(key=self._first)
         mark = cluster.mark(openings=True)
         found = self._simulate(cluster, able, scene, self._enough())
@@ -223,27 +223,27 @@ class ScaleDown:
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
         arrived: dict[Row, list[SchedulablePod]] = {}
         spent = 0
-        for one in nodes:
-            costs = affinity_limits.total(one.pods)
+        for node in nodes:
+            costs = affinity_limits.total(node.pods)
             if len(found) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
-                self.stays[one.name] = StayingNode(StayReason.OTHER)
+                self.stays[node.name] = StayingNode(StayReason.OTHER)
                 continue
             spent += costs
-            drained = draining.of_node((*one.pods, *arrived.get(one.row, ())), scene)
+            drained = draining.of_node((*node.pods, *arrived.get(node.row, ())), scene)
             if drained.blocker is not None:
-                self._fail(one, StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
+                self._fail(node, StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
                 continue
-            moves = self._move(cluster, one, drained, order)
+            moves = self._move(cluster, node, drained, order)
             if moves is None:
-                self._fail(one, StayingNode(StayReason.NO_PLACE), scene.now)
+                self._fail(node, StayingNode(StayReason.NO_PLACE), scene.now)
                 continue
             for row, pods in moves:
                 arrived.setdefault(row, []).extend(pods)
             risky = not scene.budgets.allow_at_once(drained.move)
             scene.budgets.use(drained.move)
-            before = self.unneeded.get(one.name)
+            before = self.unneeded.get(node.name)
             since = scene.now if before is None else before.since
-            found[one.name] = UnneededNode(one, since, drained, risky, tuple(moves))
+            found[node.name] = UnneededNode(node, since, drained, risky, tuple(moves))
         return found
 
     def movable(self, cluster: ScheduledCluster, one: NodeRow, scene: DrainContext) -> UnneededNode | StayingNode:

@@ -84,8 +84,8 @@ class DrainLimits:
 def headcount(view: ClusterView) -> NodeHeadcount:
     """The nodes of a cluster. One whose removal is planned counts as running until it is gone."""
     count = NodeHeadcount()
-    for one in view.inputs.nodes:
-        count.groups.setdefault(one.group, Headcount()).count(running=one.ready, acting=one.deleting is not None)
+    for node in view.inputs.nodes:
+        count.groups.setdefault(node.group, Headcount()).count(running=node.ready, acting=node.deleting is not None)
     return count
 
 
@@ -113,4 +113,4 @@ def request(view: ClusterView, settings: ScalerSettings, names: Sequence[str], n
 
 
 def _running(view: ClusterView) -> int:
-    return sum(one.deleting is not None for one in view.inputs.nodes)
+    return sum(node.deleting is not None for node in view.inputs.nodes)

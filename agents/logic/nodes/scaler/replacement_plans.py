@@ -87,7 +87,7 @@ class ReplacementPlanner:
     def nothing_cheaper(self, room: DrainLimits, option: CheaperNode) -> str:
         """Why no cheaper node is started now, whatever it saves; empty if one may be."""
         records = started_replacements.of_cluster(self.state, self.context.cluster).values()
-        if any(one.reason == RemovalReason.CONSOLIDATED for one in records):
+        if any(record.reason == RemovalReason.CONSOLIDATED for record in records):
             return "another one is being replaced by a cheaper one"
         if self.look.found.grow:
             return "groups grow for pods that wait"

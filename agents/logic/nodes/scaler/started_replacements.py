@@ -132,9 +132,9 @@ def _drained(records: Records, view: ClusterView) -> dict[str, RemovalReason]:
     """The nodes whose cheaper replacement is ready, so that they can go."""
     return {
         name: RemovalReason.CONSOLIDATED
-        for one in records.values()
-        if one.reason == RemovalReason.CONSOLIDATED and one.node and _usable(view, one.node)
-        for name in one.names
+        for record in records.values()
+        if record.reason == RemovalReason.CONSOLIDATED and record.node and _usable(view, record.node)
+        for name in record.names
         if name in view.nodes
     }
 
@@ -159,8 +159,8 @@ def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
 ) -> ReplacementRequest:
     """What a look is asked to replace."""
     asked = drain_limits.request(view, settings, list(outdated), notice_of)
-    started = {name for one in records.values() for name in one.names}
-    held = {one.node for one in records.values() if one.node}
+    started = {name for record in records.values() for name in record.names}
+    held = {record.node for record in records.values() if record.node}
     cheaper = _cheaper(timers, view, settings) if consolidates(settings) else None
     return replace(asked, started=started, held=held, cheaper=cheaper)
 

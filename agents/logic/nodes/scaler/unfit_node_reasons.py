@@ -39,7 +39,7 @@ def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> 
         case "NodeResourcesFit":
             yield from _amounts(template, shape)
         case "TaintToleration":
-            untolerated = [one for one in template.node.taints if not tolerates(shape.tolerations, (one,))]
+            untolerated = [taint for taint in template.node.taints if not tolerates(shape.tolerations, (taint,))]
             yield from (f"has the taint '{one.key}={one.value}:{one.effect}'" for one in untolerated)
         case "VolumeBinding":
             yield "lies where the pods' volumes cannot be"
@@ -54,7 +54,12 @@ def _labels(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
         here = f", but '{key}={labels[key]}'" if key in labels else ""
         yield f"has no label '{key}={value}'{here}"
     if not wrong:
-        unmet = [one.key for term in shape.node_terms or () for one in term.expressions if not one.accepts(labels.get(one.key))]
+        unmet = [
+            expression.key
+            for term in shape.node_terms or ()
+            for expression in term.expressions
+            if not expression.accepts(labels.get(expression.key))
+        ]
         named = ", ".join(f"'{key}'" for key in dict.fromkeys(unmet))
         yield (
             f"lies where the pods may not run: their node affinity asks for other values of {named}"

@@ -23,7 +23,7 @@ MOST_STEPS = 30_000
 def rules(shape: PodShapeSeen) -> int:
     """The cost of a shape's rules between pods: one each, and `BROAD` if one may mean any pod."""
     terms = (*shape.affinity, *shape.anti_affinity)
-    narrow = [one.namespace_selector is None and _is_narrow(one.selector, len(one.namespaces)) for one in terms]
+    narrow = [term.namespace_selector is None and _is_narrow(term.selector, len(term.namespaces)) for term in terms]
     narrow += [_is_narrow(one.selector, 1) for one in shape.spread]
     return sum(1 if one else BROAD for one in narrow)
 
@@ -32,7 +32,7 @@ def _is_narrow(query: LabelQuery | None, namespaces: int) -> bool:
     """Whether only pods with one of a few labels can be meant, as the index of rules finds them by; None means no pod."""
     if query is None or query.labels:
         return query is None or namespaces <= MOST_KEYS
-    listed = [len(one.values) for one in query.expressions if one.operator == LabelOperator.IN]
+    listed = [len(expression.values) for expression in query.expressions if expression.operator == LabelOperator.IN]
     return bool(listed) and min(listed) * max(namespaces, 1) <= MOST_KEYS
 
 

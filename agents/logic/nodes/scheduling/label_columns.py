@@ -86,8 +86,8 @@ class LabelTable:
     def meets(self, demands: Sequence[LabelRequirement], rows: slice) -> Mask:
         """Which of the rows meet all of the demands."""
         result = np.ones(len(range(*rows.indices(len(self._rows)))), np.bool_)
-        for one in demands:
-            result &= self.column(one.key).meets(one, rows)
+        for demand in demands:
+            result &= self.column(demand.key).meets(demand, rows)
         return result
 
     def of(self, row: int) -> dict[str, str]:

@@ -140,4 +140,4 @@ class NodeColumns:
 
 def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
     """Whether every taint that keeps pods away is tolerated."""
-    return all(any(one.tolerates(taint) for one in tolerations) for taint in taints if taint.effect in HARD)
+    return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints if taint.effect in HARD)

@@ -150,8 +150,8 @@ def node_terms(affinity: object) -> tuple[NodeTerm, ...] | None:
 def _node_term(term: JsonMapping) -> NodeTerm:
     expressions = sequence(term.get("matchExpressions"), "a node selector term", MOST_EXPRESSIONS)
     fields = [mapping(one, "a field") for one in sequence(term.get("matchFields"), "a node selector term", MOST_EXPRESSIONS)]
-    names = tuple(_name(one) for one in fields if one.get("key") == NODE_NAME_FIELD and one.get("operator") in _NAMING)
-    valid = len(names) == len(fields) and all(len(one.values) == 1 for one in names)
+    names = tuple(_name(field) for field in fields if field.get("key") == NODE_NAME_FIELD and field.get("operator") in _NAMING)
+    valid = len(names) == len(fields) and all(len(name.values) == 1 for name in names)
     try:
         return NodeTerm(tuple(map(_expression, expressions)), names, invalid=not valid)
     except SelectorError:

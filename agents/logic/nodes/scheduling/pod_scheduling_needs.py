@@ -75,7 +75,7 @@ class SchedulablePod:
 
 def controller(owners: tuple[PodOwner, ...]) -> PodOwner | None:
     """The owner that controls a pod: the first that says so."""
-    return next((one for one in owners if one.controller), None)
+    return next((owner for owner in owners if owner.controller), None)
 
 
 def is_mirror(annotations: Mapping[str, str]) -> bool:

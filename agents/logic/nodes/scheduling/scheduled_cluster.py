@@ -339,7 +339,7 @@ class ScheduledCluster:
             found += [
                 tally
                 for tally in self._held.meant(body, seen)
-                if all(hears(one, body, self.namespaces) for one in selector_index.audiences(tally.rule))
+                if all(hears(audience, body, self.namespaces) for audience in selector_index.audiences(tally.rule))
             ]
             self._feared[shape] = (self._held.size, found)
         return found
@@ -351,7 +351,7 @@ class ScheduledCluster:
             body = self.shapes[shape]
             audiences = tuple(dict.fromkeys(term.audience for term in body.affinity))
             keys = dict.fromkeys(term.key for term in body.affinity)
-            company = all(hears(one, body, self.namespaces) for one in audiences)
+            company = all(hears(audience, body, self.namespaces) for audience in audiences)
             found = self._liked[shape] = [self.tally(AllOf(audiences, key)) for key in keys], company
         return found
 

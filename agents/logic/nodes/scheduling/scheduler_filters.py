@@ -118,7 +118,7 @@ def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 
 def volumes_single(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
-    wanted = [one for one in cluster.shapes[shape].volumes if one.exclusive and not one.own]
+    wanted = [volume for volume in cluster.shapes[shape].volumes if volume.exclusive and not volume.own]
     free = not any(cluster.attached.get((one.driver, one.handle)) for one in wanted)
     return np.full(len(range(*rows.indices(cluster.size))), free)
 
@@ -143,9 +143,9 @@ def volumes_limit(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mas
 def volumes_place(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeBinding and VolumeZone: every volume can be where the node is."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
-    for one in cluster.shapes[shape].volumes:
-        if one.terms:
-            result &= cluster.columns.selected((), one.terms, rows)
+    for volume in cluster.shapes[shape].volumes:
+        if volume.terms:
+            result &= cluster.columns.selected((), volume.terms, rows)
     return result
 
 

@@ -110,7 +110,7 @@ def label_selector(match_labels: Labels, expressions: tuple[tuple[str, str, tupl
     for key, operator, _values in expressions:
         if operator in (LabelOperator.GREATER, LabelOperator.LESS):
             raise SelectorError(f"'{operator}' on '{key}' is no operator of a label selector")
-    return SchedulingSelector((*equal, *(requirement(*one) for one in expressions)))
+    return SchedulingSelector((*equal, *(requirement(*expression) for expression in expressions)))
 
 
 def equals(labels: Labels) -> SchedulingSelector:

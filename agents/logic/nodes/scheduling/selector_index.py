@@ -61,7 +61,9 @@ class ShapesByLabel:
 
     def meant(self, rule: Counting) -> Iterable[int]:
         """The shapes that a rule may mean, in their order."""
-        choices = [[self._by_label.get(one, []) for one in labels] for audience in audiences(rule) for labels in keys(audience)]
+        choices = [
+            [self._by_label.get(label, []) for label in labels] for audience in audiences(rule) for labels in keys(audience)
+        ]
         if not choices:
             return self._all
         best = min(choices, key=lambda lists: sum(map(len, lists)))
@@ -81,9 +83,13 @@ def keys(audience: Audience) -> Iterator[list[NamespacedLabel]]:
     """For each demand that names values the labels of which a pod must have one; nothing for an audience that may be anybody."""
     if not audience.namespace_labels.nothing:
         return
-    for one in audience.selector.requirements:
-        if one.operator is LabelOperator.IN and len(one.values) * len(audience.namespaces) <= MOST_KEYS:
-            yield [(namespace, one.key, value) for namespace in sorted(audience.namespaces) for value in sorted(one.values)]
+    for requirement in audience.selector.requirements:
+        if requirement.operator is LabelOperator.IN and len(requirement.values) * len(audience.namespaces) <= MOST_KEYS:
+            yield [
+                (namespace, requirement.key, value)
+                for namespace in sorted(audience.namespaces)
+                for value in sorted(requirement.values)
+            ]
 
 
 def _labels(shape: PodShape) -> Iterator[NamespacedLabel]:

@@ -44,7 +44,7 @@ class AllOf:
 
     def takes(self, shape: PodShape, namespaces: Namespaces) -> bool:
         """Whether a pod of this shape is counted."""
-        return all(hears(one, shape, namespaces) for one in self.audiences)
+        return all(hears(audience, shape, namespaces) for audience in self.audiences)
 
 
 @dataclass(frozen=True, slots=True)

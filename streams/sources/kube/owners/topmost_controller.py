@@ -101,9 +101,9 @@ class OwnerGraph:
 
     def get(self, key: ControllerKey) -> Controller | MissingController:
         """The controller, or why there is none. Asks for its scale if it is not well-known."""
-        found = self._controllers.get(key)
-        if found is not None:
-            return found
+        controller = self._controllers.get(key)
+        if controller is not None:
+            return controller
         if key.kind == "Node":
             return MissingController.NODE
         if key.well_known:

@@ -139,9 +139,9 @@ class AutoscalerPublisher:
             if queries != policy.queries:
                 self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
 
-    def _hpa_seen(self, name: str, found: HpaObject) -> None:
+    def _hpa_seen(self, name: str, hpa: HpaObject) -> None:
         """An HPA that scales another workload now is gone for the former one. Raises ValueError, or NamesNothingError."""
-        fact, before = hpa_facts.seen(found, self._cluster, self._now()), self._scaled.pop(name, None)
+        fact, before = hpa_facts.seen(hpa, self._cluster, self._now()), self._scaled.pop(name, None)
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
         if fact is None:
@@ -149,11 +149,11 @@ class AutoscalerPublisher:
         self._scaled[name] = fact
         self._hpas.upsert(name, fact)
 
-    def _controller_seen(self, kind: str, found: ControllerObject) -> None:
+    def _controller_seen(self, kind: str, controller: ControllerObject) -> None:
         """A controller exists, with this scale."""
-        target = f"{self._cluster}/{found.metadata.namespace}/{kind}/{found.metadata.name}"
-        asked = 1 if found.spec.replicas is None else found.spec.replicas
-        self._scales[target] = ControllerScale(asked, found.status.replicas, _text(found.spec.selector))
+        target = f"{self._cluster}/{controller.metadata.namespace}/{kind}/{controller.metadata.name}"
+        asked = 1 if controller.spec.replicas is None else controller.spec.replicas
+        self._scales[target] = ControllerScale(asked, controller.status.replicas, _text(controller.spec.selector))
         self._publish_scale(target)
 
     def _controller_gone(self, namespace: str, kind: str, name: str) -> None:

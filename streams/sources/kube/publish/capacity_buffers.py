@@ -71,8 +71,8 @@ class CapacityBuffers:
         return names if self.complete else []
 
 
-def _seen(found: CapacityBufferObject, cluster: str, at: datetime) -> CapacityBufferSeen:
-    meta, spec = found.metadata, found.spec
+def _seen(buffer: CapacityBufferObject, cluster: str, at: datetime) -> CapacityBufferSeen:
+    meta, spec = buffer.metadata, buffer.spec
     workload = spec.scalable_ref
     limits = {name: str(amount) for name, amount in (spec.limits or {}).items()}
     return CapacityBufferSeen(
@@ -88,12 +88,12 @@ def _seen(found: CapacityBufferObject, cluster: str, at: datetime) -> CapacityBu
         replicas=spec.replicas,
         percentage=spec.percentage,
         limits=None if spec.limits is None else scheduling_facts.amounts(limits),
-        shown=_shown(found.status),
+        shown=_shown(buffer.status),
     )
 
 
 def _shown(status: CapacityBufferStatus) -> BufferShown | None:
-    ready = next((one for one in status.conditions if one.type == READY_FOR_PROVISIONING), None)
+    ready = next((condition for condition in status.conditions if condition.type == READY_FOR_PROVISIONING), None)
     if ready is None:
         return None
     template = "" if status.pod_template_ref is None else status.pod_template_ref.name

@@ -111,21 +111,21 @@ class ClusterControlPublisher:
                 return  # the process says so, and the next minute tries again
             self._due.add(NAME)
 
-    def _obey(self, found: ControlObject, at: datetime) -> None:
-        said = commanding_objects.applied(found)
+    def _obey(self, control: ControlObject, at: datetime) -> None:
+        said = commanding_objects.applied(control)
         try:
-            wanted = self._wanted(found, at)
+            wanted = self._wanted(control, at)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
-            if (said.status, said.message, said.observed_generation) != ("False", message, found.metadata.generation):
-                self._door.write_status(found, commanding_objects.status(found, at, in_force=False, message=message))
+            if (said.status, said.message, said.observed_generation) != ("False", message, control.metadata.generation):
+                self._door.write_status(control, commanding_objects.status(control, at, in_force=False, message=message))
             return
         same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
-        if same and (said.status, said.observed_generation) == ("True", found.metadata.generation):
+        if same and (said.status, said.observed_generation) == ("True", control.metadata.generation):
             return
         place = self._place if same and self._place is not None else self._publish(wanted)
         message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
-        self._door.write_status(found, commanding_objects.status(found, at, in_force=True, message=message))
+        self._door.write_status(control, commanding_objects.status(control, at, in_force=True, message=message))
 
     def _wanted(self, found: ControlObject, at: datetime) -> ControlChanged:
         """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""

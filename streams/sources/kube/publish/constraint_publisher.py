@@ -124,10 +124,10 @@ class UpdateConstraintPublisher:
             fact = replace(fact, refusal=self._failed.refusal(kind, found))
         self._controllers.put(f"{found.metadata.namespace}/{kind}/{found.metadata.name}", fact)
 
-    def _lease_seen(self, found: LeaseObject, at: datetime) -> None:
+    def _lease_seen(self, lease: LeaseObject, at: datetime) -> None:
         """The time in the Lease is another machine's, so only its changes count."""
-        if found.spec.renew_time != self._renew_time or self._renewed is None:
-            self._renew_time, self._renewed = found.spec.renew_time, at
+        if lease.spec.renew_time != self._renew_time or self._renewed is None:
+            self._renew_time, self._renewed = lease.spec.renew_time, at
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""

@@ -36,16 +36,16 @@ from streams.sources.kube.publish.enumerations import member
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
 
 
-def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaChanged:
+def changed(autoscaler: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaChanged:
     """The policy that an object makes."""
-    meta = found.metadata
+    meta = autoscaler.metadata
     bare = EhpaChanged(
         at=at,
         cluster=cluster,
         namespace=meta.namespace,
         name=meta.name,
         created=meta.creation_timestamp or at,
-        target_ref=_reference(specs.decode_target(found.spec)),
+        target_ref=_reference(specs.decode_target(autoscaler.spec)),
         labels=dict(meta.labels or {}),
         annotations={key: text for key, text in (meta.annotations or {}).items() if key not in _BY_MACHINES},
         uid=meta.uid,
@@ -54,7 +54,7 @@ def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaCh
         by=object_authors.author(meta),
     )
     try:
-        return _whole(bare, specs.decode_ehpa(found.spec))
+        return _whole(bare, specs.decode_ehpa(autoscaler.spec))
     except ValueError as fault:
         return replace(bare, unsupported=f"The spec cannot be carried out: {fault}")
 
@@ -92,8 +92,8 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
         specific_replicas=spec.specific_replicas,
         metrics=metrics,
         crons=tuple(
-            CronTrigger(each.name, each.start, each.end, each.target_replicas, each.timezone, each.description)
-            for each in spec.crons or ()
+            CronTrigger(cron.name, cron.start, cron.end, cron.target_replicas, cron.timezone, cron.description)
+            for cron in spec.crons or ()
         ),
         behavior=scaling,
         prediction=_prediction(spec.prediction),
@@ -148,7 +148,7 @@ def behavior(spec: specs.BehaviorSpec | None) -> HpaBehavior | None:
 def _rules(spec: specs.RateRules | None) -> HpaScalingRules | None:
     if spec is None:
         return None
-    policies = tuple(HpaScalingPolicy(each.type, each.value, each.period_seconds) for each in spec.policies or ())
+    policies = tuple(HpaScalingPolicy(policy.type, policy.value, policy.period_seconds) for policy in spec.policies or ())
     return HpaScalingRules(policies, spec.select_policy or "", spec.stabilization_window_seconds, _text(spec.tolerance))
 
 

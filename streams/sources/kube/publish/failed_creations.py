@@ -29,7 +29,9 @@ class FailedCreations:
         """What was answered when the controller could not make a pod; empty while it can."""
         name = _name(kind, found.metadata.namespace, found.metadata.name)
         if kind not in _EVENTS_ONLY or not isinstance(found, ControllerObject):
-            failed = (each for each in found.status.conditions if (each.type, each.status) == (_CONDITION, "True"))
+            failed = (
+                condition for condition in found.status.conditions if (condition.type, condition.status) == (_CONDITION, "True")
+            )
             return next((each.message[:LONGEST] for each in failed if each.reason == _REASON), "")
         if not _is_short(kind, found):
             self.forget(name)
@@ -55,25 +57,27 @@ class FailedCreations:
         self._messages.pop(name, None)
 
 
-def pods_of_job(found: ControllerObject) -> int:
+def pods_of_job(controller: ControllerObject) -> int:
     """How many pods a Job still wants at one time; none once it has ended or while it is suspended."""
-    ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in found.status.conditions)
-    if ended or found.spec.suspend:
+    ended = any(
+        condition.type in ("Complete", "Failed") and condition.status == "True" for condition in controller.status.conditions
+    )
+    if ended or controller.spec.suspend:
         return 0
-    parallel = 1 if found.spec.parallelism is None else found.spec.parallelism
-    if found.spec.completions is None:
-        return 0 if found.status.succeeded else parallel
-    return max(0, min(parallel, found.spec.completions - found.status.succeeded))
+    parallel = 1 if controller.spec.parallelism is None else controller.spec.parallelism
+    if controller.spec.completions is None:
+        return 0 if controller.status.succeeded else parallel
+    return max(0, min(parallel, controller.spec.completions - controller.status.succeeded))
 
 
-def _is_short(kind: str, found: ControllerObject) -> bool:
+def _is_short(kind: str, controller: ControllerObject) -> bool:
     match kind:
         case "DaemonSet":
-            return found.status.current_number_scheduled < found.status.desired_number_scheduled
+            return controller.status.current_number_scheduled < controller.status.desired_number_scheduled
         case "Job":
-            return found.status.active < pods_of_job(found)
+            return controller.status.active < pods_of_job(controller)
         case _:
-            return found.status.replicas < (1 if found.spec.replicas is None else found.spec.replicas)
+            return controller.status.replicas < (1 if controller.spec.replicas is None else controller.spec.replicas)
 
 
 def _name(kind: str, namespace: str, name: str) -> str:

@@ -10,9 +10,9 @@ from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.sources.kube.publish import ehpa_policies
 
 
-def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
+def seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
     """The fact; None for one that names nothing to scale. Raises ValueError with the place of what cannot be."""
-    meta, spec, status = found.metadata, found.spec, found.status
+    meta, spec, status = hpa.metadata, hpa.spec, hpa.status
     ref = spec.scale_target_ref
     if not ref.kind or not ref.name or "/" in ref.kind + ref.name:
         return None
@@ -31,7 +31,10 @@ def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
         current=status.current_replicas,
         desired=status.desired_replicas,
         last_scale=status.last_scale_time,
-        conditions=tuple(HpaCondition(each.type, each.status, each.reason, each.message) for each in status.conditions or ()),
+        conditions=tuple(
+            HpaCondition(condition.type, condition.status, condition.reason, condition.message)
+            for condition in status.conditions or ()
+        ),
         owner_uid=owners[0] if owners else "",
         uid=meta.uid,
         generation=meta.generation,

@@ -12,16 +12,16 @@ from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 
-def changed(found: NodeObject, cluster: str, at: datetime) -> NodeChanged:
+def changed(node: NodeObject, cluster: str, at: datetime) -> NodeChanged:
     """The fact about a node. Raises ValueError for a bad quantity."""
     return NodeChanged(
         at=at,
         cluster=cluster,
-        node=found.metadata.name,
-        allocatable=quantities.read_amounts(found.status.allocatable),
-        ready=any(condition.type == "Ready" and condition.status == "True" for condition in found.status.conditions),
-        schedulable=not found.spec.unschedulable,
-        labels=kept_labels(found.metadata.labels or {}),
+        node=node.metadata.name,
+        allocatable=quantities.read_amounts(node.status.allocatable),
+        ready=any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions),
+        schedulable=not node.spec.unschedulable,
+        labels=kept_labels(node.metadata.labels or {}),
     )
 
 

@@ -15,7 +15,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 def author(meta: AuthoredMeta) -> Author | None:
     """The author of a spec; None where the object does not say. What only the status of an object changed does not count."""
-    changes = [each for each in meta.managed_fields or () if not each.subresource and "f:spec" in (each.fields or {})]
+    changes = [field for field in meta.managed_fields or () if not field.subresource and "f:spec" in (field.fields or {})]
     if not changes:
         return None
     last = max(changes, key=lambda change: change.time or _NEVER)

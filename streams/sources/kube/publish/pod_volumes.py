@@ -47,11 +47,11 @@ MOST_VALUES = 500
 def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
     """The claims of a pod (namespace and name) by the names of its volumes."""
     meta, found = pod.metadata, {}
-    for one in pod.spec.volumes or ():
-        if one.persistent_volume_claim is not None:
-            found[one.name] = f"{meta.namespace}/{one.persistent_volume_claim.claim_name}"
-        elif one.ephemeral is not None:
-            found[one.name] = f"{meta.namespace}/{meta.name}-{one.name}"
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            found[volume.name] = f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}"
+        elif volume.ephemeral is not None:
+            found[volume.name] = f"{meta.namespace}/{meta.name}-{volume.name}"
     return found
 
 
@@ -220,15 +220,15 @@ class VolumeIndex:
             if not table[name]:
                 del table[name]
 
-    def _volume_changed(self, name: str, found: VolumeObject | None) -> set[str]:
+    def _volume_changed(self, name: str, volume: VolumeObject | None) -> set[str]:
         """The claims that name a volume; `take_reconsidered` returns those that may get it."""
         before = self.volumes.pop(name, None)
-        if found is not None:
-            self.volumes[name] = found
+        if volume is not None:
+            self.volumes[name] = volume
         claims = set(self._bound_to.get(name, ()))
         was = None if before is None or not _available(before) else before.spec.storage_class_name
-        now = None if found is None or not _available(found) else found.spec.storage_class_name
-        place = None if found is None or now is None else _place(found)
+        now = None if volume is None or not _available(volume) else volume.spec.storage_class_name
+        place = None if volume is None or now is None else _place(volume)
         if was == now and (was is None or self._free(was).of(name) == place):
             return claims
         if was is not None and self._free(was).remove(name):
@@ -309,7 +309,7 @@ class VolumeIndex:
             return VolumePlace(missing=f"persistentvolumeclaim '{key}' is not bound yet, and its class binds at once")
         if made.provisioner == NO_PROVISIONER:
             return self._found(name, key)
-        terms = tuple(NodeQuery(_demands(one.match_label_expressions, "In")) for one in made.allowed_topologies or ())
+        terms = tuple(NodeQuery(_demands(topology.match_label_expressions, "In")) for topology in made.allowed_topologies or ())
         return VolumePlace(MIGRATED.get(made.provisioner, made.provisioner), terms)
 
     def _found(self, name: str, key: str) -> VolumePlace:
@@ -349,4 +349,7 @@ def _term(one: NodeSelectorTerm, zones: tuple[LabelDemand, ...]) -> NodeQuery:
 
 
 def _demands(expressions: Iterable[SelectorTermExpression] | None, operator: str = "") -> tuple[LabelDemand, ...]:
-    return tuple(LabelDemand(one.key, operator or one.operator, tuple(one.values or ())) for one in expressions or ())
+    return tuple(
+        LabelDemand(expression.key, operator or expression.operator, tuple(expression.values or ()))
+        for expression in expressions or ()
+    )

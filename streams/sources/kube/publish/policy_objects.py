@@ -235,11 +235,11 @@ class PolicyObjectPublisher:
         self._retry, self._due = at + RETRY, True
         _log.warning("an object with a policy waits", object=what, error=str(error))
 
-    def _read(self, found: PolicyObject, at: datetime) -> _Mirrored:
+    def _read(self, policy: PolicyObject, at: datetime) -> _Mirrored:
         try:
-            return _Mirrored(found, self._policy(found, at))
+            return _Mirrored(policy, self._policy(policy, at))
         except (ValueError, GiveUp) as fault:
-            return _Mirrored(found, None, str(fault))
+            return _Mirrored(policy, None, str(fault))
 
     def _policy(self, found: PolicyObject, at: datetime) -> VerticalPolicyChanged:
         """What the object asks for. Raises ValueError, and GiveUp for a kind that cannot be, with why it cannot be obeyed."""
@@ -263,7 +263,7 @@ class PolicyObjectPublisher:
 
     def _guards(self, spec: PolicySpec) -> GuardOverrides:
         """The overrides of guards. Raises ValueError."""
-        names = {_camel(each.name): each.name for each in fields(GuardOverrides)}
+        names = {_camel(field.name): field.name for field in fields(GuardOverrides)}
         odd = next((name for name in spec.guards if name not in names), None)
         if odd is not None:
             raise ValueError(f"spec.guards names '{odd[:80]}'; there are {', '.join(sorted(names))}")

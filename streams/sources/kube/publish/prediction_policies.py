@@ -20,9 +20,9 @@ SHORTEST_WINDOW = 600
 _QUERIES = ("ResourceQuery", "MetricQuery", "ExpressionQuery")
 
 
-def changed(found: specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
+def changed(prediction: specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
     """The policy that an object makes."""
-    meta, about = found.metadata, specs.decode_predicted(found.spec)
+    meta, about = prediction.metadata, specs.decode_predicted(prediction.spec)
     owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
     named = about is not None and about.kind and about.name and "/" not in about.kind + about.name + about.namespace
     bare = TimeSeriesPredictionChanged(
@@ -41,7 +41,7 @@ def changed(found: specs.PredictionObject, cluster: str, at: datetime) -> TimeSe
         by=object_authors.author(meta),
     )
     try:
-        return _whole(bare, specs.decode_prediction(found.spec))
+        return _whole(bare, specs.decode_prediction(prediction.spec))
     except ValueError as fault:
         return replace(bare, unsupported=f"The spec cannot be carried out: {fault}")
 
@@ -87,10 +87,10 @@ def _objection(policy: TimeSeriesPredictionChanged) -> str:
         return f"spec.predictionWindowSeconds is {policy.window_seconds}; it must be at least {SHORTEST_WINDOW}"
     if not policy.metrics:
         return "spec.predictionMetrics is empty"
-    twice = [name for name, count in Counter(each.identifier for each in policy.metrics).items() if count > 1]
+    twice = [name for name, count in Counter(metric.identifier for metric in policy.metrics).items() if count > 1]
     if twice:
         return f"spec.predictionMetrics names '{twice[0]}' more than once"
-    objections = (_metric_objection(each) for each in policy.metrics)
+    objections = (_metric_objection(metric) for metric in policy.metrics)
     return next((f"spec.predictionMetrics[{place}] {what}" for place, what in enumerate(objections) if what), "")
 
 

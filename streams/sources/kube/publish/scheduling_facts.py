@@ -62,41 +62,41 @@ _MOST = 10**15
 FINISHED = ("Succeeded", "Failed")
 
 
-def node(found: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsChanged:
+def node(node: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsChanged:
     """The fact about a node. Raises ValueError for a bad quantity."""
-    meta = found.metadata
+    meta = node.metadata
     return NodeDetailsChanged(
         at=at,
         cluster=cluster,
         node=meta.name,
         uid=meta.uid,
         created=meta.creation_timestamp or at,
-        provider_id=found.spec.provider_id,
+        provider_id=node.spec.provider_id,
         labels=kept_labels(meta.labels or {}),
-        taints=tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in found.spec.taints or ()),
-        unschedulable=found.spec.unschedulable,
-        conditions={each.type: each.status for each in sorted(found.status.conditions, key=lambda one: one.type)},
-        allocatable=amounts(found.status.allocatable),
-        capacity=amounts(found.status.capacity),
+        taints=tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()),
+        unschedulable=node.spec.unschedulable,
+        conditions={condition.type: condition.status for condition in sorted(node.status.conditions, key=lambda one: one.type)},
+        allocatable=amounts(node.status.allocatable),
+        capacity=amounts(node.status.capacity),
         annotations=_annotations(meta.annotations),
     )
 
 
-def attach_limits(found: CsiNodeObject) -> dict[str, int]:
+def attach_limits(node: CsiNodeObject) -> dict[str, int]:
     """How many volumes each driver attaches to a node, if it says so."""
-    limits = {one.name: one.allocatable.count for one in found.spec.drivers or () if one.allocatable is not None}
+    limits = {driver.name: driver.allocatable.count for driver in node.spec.drivers or () if driver.allocatable is not None}
     return {name: count for name, count in sorted(limits.items()) if count is not None and count >= 0}
 
 
-def budget(found: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisruptionBudgetChanged:
+def budget(budget: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisruptionBudgetChanged:
     """The fact about a disruption budget."""
-    status = found.status
+    status = budget.status
     return PodDisruptionBudgetChanged(
         at,
         cluster,
-        found.metadata.namespace,
-        found.metadata.name,
-        _query(found.spec.selector),
+        budget.metadata.namespace,
+        budget.metadata.name,
+        _query(budget.spec.selector),
         status.disruptions_allowed,
         status.current_healthy,
         status.desired_healthy,
@@ -137,12 +137,14 @@ def of_template(
     return shape(ScheduledPodObject(metadata=meta, spec=template.spec), cluster, at)
 
 
-def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:
+def placement(pod: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:
     """The fact where a pod is; None for one that is finished."""
-    meta, status = found.metadata, found.status
+    meta, status = pod.metadata, pod.status
     if status.phase in FINISHED or meta.creation_timestamp is None:
         return None
-    waits = next((one for one in status.conditions if one.type == "PodScheduled" and one.status == "False"), None)
+    waits = next(
+        (condition for condition in status.conditions if condition.type == "PodScheduled" and condition.status == "False"), None
+    )
     return PodPlacementChanged(
         at=at,
         cluster=cluster,
@@ -150,18 +152,18 @@ def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime)
         shape=shape,
         phase=status.phase,
         created=meta.creation_timestamp,
-        node=found.spec.node_name,
-        unschedulable="" if waits is None or found.spec.node_name else waits.reason,
+        node=pod.spec.node_name,
+        unschedulable="" if waits is None or pod.spec.node_name else waits.reason,
         deleted=meta.deletion_timestamp,
-        pinned=_pinned(found.spec),
-        nominated="" if found.spec.node_name else status.nominated_node_name,
-        message="" if waits is None or found.spec.node_name else waits.message[:_LONGEST_WORDS],
+        pinned=_pinned(pod.spec),
+        nominated="" if pod.spec.node_name else status.nominated_node_name,
+        message="" if waits is None or pod.spec.node_name else waits.message[:_LONGEST_WORDS],
     )
 
 
-def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[AttachedVolume, ...] = ()) -> PodShapeSeen:
+def shape(pod: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[AttachedVolume, ...] = ()) -> PodShapeSeen:
     """The shape of a pod that brings these volumes along. Raises ValueError for a bad quantity."""
-    meta, spec = found.metadata, found.spec
+    meta, spec = pod.metadata, pod.spec
     affinity = spec.affinity
     labels = {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
     fact = PodShapeSeen(
@@ -169,12 +171,17 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[
         cluster=cluster,
         shape="",
         namespace=meta.namespace,
-        requests=requests(found),
+        requests=requests(pod),
         labels=kept_labels(labels),
         node_selector=kept_labels(spec.node_selector or {}),
         node_terms=_node_terms(spec),
-        tolerations=tuple(PodToleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()),
-        ports=_ports([*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always")]),
+        tolerations=tuple(
+            PodToleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
+            for toleration in spec.tolerations or ()
+        ),
+        ports=_ports(
+            [*spec.containers, *(container for container in spec.init_containers if container.restart_policy == "Always")]
+        ),
         affinity=_between(affinity.pod_affinity if affinity is not None else None),
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
         spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
@@ -184,7 +191,7 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[
         restart_policy=spec.restart_policy,
         priority=spec.priority,
         grace=None if spec.termination_grace_period_seconds is None else Seconds(float(spec.termination_grace_period_seconds)),
-        local=tuple(sorted(one.name for one in spec.volumes or () if _lives_on_node(one.empty_dir, one.host_path))),
+        local=tuple(sorted(volume.name for volume in spec.volumes or () if _lives_on_node(volume.empty_dir, volume.host_path))),
         unread=_unread(spec),
         containers=_together(spec),
         starting=_starting(spec),
@@ -196,13 +203,15 @@ def _together(spec: ScheduledPodSpec) -> dict[str, dict[str, int]]:
     """The requests of the containers that run together; none where the pod requests as a whole."""
     if spec.resources is not None and spec.resources.requests:
         return {}
-    lasting = [*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always")]
+    lasting = [*spec.containers, *(container for container in spec.init_containers if container.restart_policy == "Always")]
     return {one.name: found for one in lasting if (found := amounts(one.resources.requests or {}))}
 
 
 def _starting(spec: ScheduledPodSpec) -> dict[str, int]:
     """What a pod without its containers would ask for."""
-    init = ((amounts(one.resources.requests or {}), one.restart_policy == "Always") for one in spec.init_containers)
+    init = (
+        (amounts(container.resources.requests or {}), container.restart_policy == "Always") for container in spec.init_containers
+    )
     total = pod_requests.of_pod((), (ContainerRequests(*one) for one in init), amounts(spec.overhead or {}))
     return {name: amount for name, amount in sorted(total.items()) if amount}
 
@@ -221,14 +230,14 @@ def _id(fact: PodShapeSeen) -> str:
 
 def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | None:
     """The owner that controls an object. A mirror pod is owned by its node, whose name says nothing of its shape."""
-    owner = next((one for one in references if one.controller), None)
+    owner = next((reference for reference in references if reference.controller), None)
     return None if owner is None else ControllingOwner(owner.kind, "" if owner.kind == "Node" else owner.name, owner.api_version)
 
 
-def requests(found: ScheduledPodObject) -> dict[str, int]:
+def requests(pod: ScheduledPodObject) -> dict[str, int]:
     """What a pod asks of its node: during a resize, the largest of wanted, allocated and actual amounts."""
-    spec, status = found.spec, found.status
-    infeasible = any(_is_infeasible(one) for one in status.conditions)
+    spec, status = pod.spec, pod.status
+    infeasible = any(_is_infeasible(condition) for condition in status.conditions)
     known = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
 
     def of(container: ScheduledContainer) -> ContainerRequests:
@@ -281,7 +290,12 @@ def _lives_on_node(empty_dir: object, host_path: object) -> bool:
 
 
 def _ports(containers: Sequence[ScheduledContainer]) -> tuple[PodHostPort, ...]:
-    taken = {(port.host_port, port.protocol, port.host_ip) for one in containers for port in one.ports or () if port.host_port}
+    taken = {
+        (port.host_port, port.protocol, port.host_ip)
+        for container in containers
+        for port in container.ports or ()
+        if port.host_port
+    }
     return tuple(PodHostPort(*one) for one in sorted(taken))
 
 
@@ -312,18 +326,23 @@ def _node_terms(spec: ScheduledPodSpec) -> tuple[NodeQuery, ...] | None:
     if terms is None:
         return None
     pinned = bool(_pinned(spec))
-    found = tuple(NodeQuery(_demands(one.match_expressions), () if pinned else _demands(one.match_fields)) for one in terms)
+    found = tuple(NodeQuery(_demands(term.match_expressions), () if pinned else _demands(term.match_fields)) for term in terms)
     return None if pinned and any(not one.expressions for one in found) else found
 
 
 def _demands(expressions: Iterable[SelectorTermExpression] | None) -> tuple[LabelDemand, ...]:
-    return tuple(LabelDemand(one.key, one.operator, tuple(one.values or ())) for one in expressions or ())
+    return tuple(
+        LabelDemand(expression.key, expression.operator, tuple(expression.values or ())) for expression in expressions or ()
+    )
 
 
 def _query(selector: LabelSelector | None) -> LabelQuery | None:
     if selector is None:
         return None
-    demands = tuple(LabelDemand(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ())
+    demands = tuple(
+        LabelDemand(expression.key, expression.operator, tuple(expression.values or ()))
+        for expression in selector.match_expressions or ()
+    )
     return LabelQuery(dict(sorted((selector.match_labels or {}).items())), demands)
 
 
@@ -331,9 +350,9 @@ def _between(affinity: PodAffinity | None) -> tuple[RequiredPodAffinity, ...]:
     terms = affinity.required or [] if affinity is not None else []
     return tuple(
         RequiredPodAffinity(
-            one.topology_key, _query(one.label_selector), tuple(one.namespaces or ()), _query(one.namespace_selector)
+            term.topology_key, _query(term.label_selector), tuple(term.namespaces or ()), _query(term.namespace_selector)
         )
-        for one in terms
+        for term in terms
     )
 
 

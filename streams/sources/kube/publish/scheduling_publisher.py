@@ -169,18 +169,18 @@ class SchedulingPublisher:
 
     # The cluster
 
-    def node(self, found: DetailedNodeObject, at: datetime) -> None:
+    def node(self, node: DetailedNodeObject, at: datetime) -> None:
         """A node exists."""
         self._at = at
-        name = found.metadata.name
-        self._bare_nodes[name] = scheduling_facts.node(found, self._cluster, at)
+        name = node.metadata.name
+        self._bare_nodes[name] = scheduling_facts.node(node, self._cluster, at)
         self._publish_node(name)
 
-    def drivers(self, found: CsiNodeObject, at: datetime) -> None:
+    def drivers(self, node: CsiNodeObject, at: datetime) -> None:
         """The drivers of a node state how many volumes they attach."""
         self._at = at
-        name = found.metadata.name
-        self._attachable[name] = scheduling_facts.attach_limits(found)
+        name = node.metadata.name
+        self._attachable[name] = scheduling_facts.attach_limits(node)
         self._publish_node(name)
 
     def _publish_node(self, name: str) -> None:
@@ -188,10 +188,10 @@ class SchedulingPublisher:
         if node is not None:
             self._nodes.upsert(name, replace(node, at=self._at, attachable=self._attachable.get(name, {})))
 
-    def storage(self, found: StorageObject, at: datetime) -> None:
+    def storage(self, storage: StorageObject, at: datetime) -> None:
         """A claim, a volume or a class exists: the pods that it concerns may fit elsewhere now."""
         self._at = at
-        self._pods_again(self._volumes.users_of(self._volumes.see(found)))
+        self._pods_again(self._volumes.users_of(self._volumes.see(storage)))
 
     def publish_due(self, at: datetime) -> None:
         """Publish pods again that may get another free volume: once for all changes of volumes since the last call."""
@@ -201,15 +201,15 @@ class SchedulingPublisher:
     def _pods_again(self, uids: Iterable[str]) -> None:
         """Publish pods again whose volumes may look different."""
         for uid in sorted(uids):
-            found = self._with_claims.get(uid)
-            if found is not None:
-                self._place(found)
+            pod = self._with_claims.get(uid)
+            if pod is not None:
+                self._place(pod)
 
-    def budget(self, found: DisruptionBudgetObject, at: datetime) -> None:
+    def budget(self, budget: DisruptionBudgetObject, at: datetime) -> None:
         """A disruption budget exists."""
         self._at = at
-        name = f"{found.metadata.namespace}/{found.metadata.name}"
-        self._budgets.upsert(name, scheduling_facts.budget(found, self._cluster, at))
+        name = f"{budget.metadata.namespace}/{budget.metadata.name}"
+        self._budgets.upsert(name, scheduling_facts.budget(budget, self._cluster, at))
 
     def controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         """A controller exists."""
@@ -224,10 +224,10 @@ class SchedulingPublisher:
         name = f"{found.metadata.namespace}/{found.metadata.name}"
         self._priorities.upsert(name, priority_config_map.seen(found, self._cluster, at))
 
-    def namespace(self, found: NamespaceObject, at: datetime) -> None:
+    def namespace(self, namespace: NamespaceObject, at: datetime) -> None:
         """A namespace exists."""
         self._at = at
-        self._namespaces.put(found.metadata.name, update_resources.metadata(NAMESPACE, found, self._cluster, at))
+        self._namespaces.put(namespace.metadata.name, update_resources.metadata(NAMESPACE, namespace, self._cluster, at))
 
     def buffers(self, found: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
         """A CapacityBuffer exists, or a PodTemplate that some may name."""
@@ -238,26 +238,26 @@ class SchedulingPublisher:
         for name in names:
             self._buffers.put(name, self._buffer_objects.fact(name, self._at))
 
-    def pod(self, found: ScheduledPodObject, at: datetime) -> None:
+    def pod(self, pod: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
         self._at = at
-        uid = found.metadata.uid
-        ended = found.status.phase in scheduling_facts.FINISHED
-        others = self._volumes.use(uid, None if ended else found)
-        if not ended and claims_of(found):
-            self._with_claims[uid] = found
+        uid = pod.metadata.uid
+        ended = pod.status.phase in scheduling_facts.FINISHED
+        others = self._volumes.use(uid, None if ended else pod)
+        if not ended and claims_of(pod):
+            self._with_claims[uid] = pod
         else:
             self._with_claims.pop(uid, None)
-        self._place(found)
+        self._place(pod)
         self._pods_again(others)
 
-    def _place(self, found: ScheduledPodObject) -> None:
+    def _place(self, pod: ScheduledPodObject) -> None:
         """Publish where a pod is, or may be, once the places of its volumes are known."""
-        uid, at = found.metadata.uid, self._at
+        uid, at = pod.metadata.uid, self._at
         if uid in self._with_claims and self._unlisted:
             return
-        shape = scheduling_facts.shape(found, self._cluster, at, self._volumes.volumes_of(found))
-        fact = scheduling_facts.placement(found, shape.shape, self._cluster, at)
+        shape = scheduling_facts.shape(pod, self._cluster, at, self._volumes.volumes_of(pod))
+        fact = scheduling_facts.placement(pod, shape.shape, self._cluster, at)
         if fact is None:
             self._forget_pod(uid)
             return

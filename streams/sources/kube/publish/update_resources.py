@@ -49,14 +49,14 @@ class UpdateResource:
         return {f"{fact.namespace}/{fact.name}": fact for fact in facts if self.kind in ("", getattr(fact, "kind", ""))}
 
 
-def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
+def hpa(hpa: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
     """What an HPA scales, and by which resources; None for one that names nothing. Raises ValueError for an odd metric."""
-    target, about = found.spec.scale_target_ref, found.metadata
+    target, about = hpa.spec.scale_target_ref, hpa.metadata
     if not target.kind or not target.name:
         return None
     metrics = [
         ehpa_policies.metric(entry, f"spec.metrics[{place}]")
-        for place, entry in enumerate(found.spec.metrics or (_DEFAULT,))
+        for place, entry in enumerate(hpa.spec.metrics or (_DEFAULT,))
         if entry.type in _BY_RESOURCE
     ]
     resources = tuple(sorted({metric.name for metric in metrics}))
@@ -69,9 +69,9 @@ _DEFAULT = MetricEntry("Resource", resource=MetricBlock("cpu", target=TargetSpec
 """What the API server assumes of an HPA without metrics."""
 
 
-def quota(found: ResourceQuotaObject, cluster: str, at: datetime) -> ResourceQuotaChanged | None:
+def quota(quota: ResourceQuotaObject, cluster: str, at: datetime) -> ResourceQuotaChanged | None:
     """How full a quota is; None for one that bounds nothing of pods. Raises ValueError for a bad quantity."""
-    about, spec, status = found.metadata, found.spec, found.status
+    about, spec, status = quota.metadata, quota.spec, quota.status
     hard = _of_pods(status.hard)
     if not hard:
         return None

@@ -22,9 +22,9 @@ from streams.sources.kube.publish.container_policies import at_least
 from streams.sources.kube.publish.enumerations import optional_member
 
 
-def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
+def changed(vpa: VpaObject, cluster: str, at: datetime) -> VpaChanged:
     """The policy that an object makes. `unsupported` is empty unless the object makes no sense."""
-    meta = found.metadata
+    meta = vpa.metadata
     bare = VpaChanged(
         at=at,
         cluster=cluster,
@@ -38,11 +38,11 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         annotations=vpa_annotations.readable(meta.annotations or {}),
     )
     try:
-        spec = vpa_spec.decode(found.spec)
+        spec = vpa_spec.decode(vpa.spec)
         policy = _with_policies(_with_target(bare, spec), spec)
         _refuse_annotations(policy.annotations)
     except ValueError as fault:
-        readable = _with_target(bare, vpa_spec.decode_leniently(found.spec))
+        readable = _with_target(bare, vpa_spec.decode_leniently(vpa.spec))
         sound = {name: text for name, text in bare.annotations.items() if vpa_annotations.fault({name: text}) is None}
         return replace(readable, annotations=sound, unsupported=f"The spec cannot be carried out: {fault}")
     return policy
@@ -84,7 +84,7 @@ def _with_target(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
 
     If there are several recommenders, the first one counts, so that one of them reports the fault.
     """
-    names = tuple(each.name for each in spec.recommenders or ())[:1]
+    names = tuple(recommender.name for recommender in spec.recommenders or ())[:1]
     return replace(bare, target_ref=_target(spec.target_ref), recommenders=names)
 
 
@@ -95,7 +95,7 @@ def _target(ref: TargetReference | None) -> TargetRef | None:
 
 def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
     """With everything else. Raises ValueError that names the first invalid value and its place."""
-    names = [each.name for each in spec.recommenders or ()]
+    names = [recommender.name for recommender in spec.recommenders or ()]
     if len(names) > 1:
         raise ValueError(f"spec.recommenders names {', '.join(names)}; there may be one at most")
     update = spec.update_policy or UpdatePolicySpec()
@@ -120,9 +120,9 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
 def _looked_up(policies: Iterable[ContainerPolicy]) -> tuple[ContainerPolicy, ...]:
     """The entries that count: the first of several for one container, the last of several for `*`, as in upstream's look-up."""
     found: dict[str, ContainerPolicy] = {}
-    for each in policies:
-        if each.container == "*" or each.container not in found:
-            found[each.container] = each
+    for policy in policies:
+        if policy.container == "*" or policy.container not in found:
+            found[policy.container] = policy
     return tuple(found.values())
 
 

@@ -79,23 +79,23 @@ class VpaPublisher:
             if vpa.uid not in self._seeded and namespace in ("", vpa.namespace):
                 self._seeded.add(vpa.uid)
                 checkpoints = sorted(by_vpa.get((vpa.namespace, vpa.name), ()), key=lambda each: each.spec.container_name)
-                self._publisher.publish(*(checkpoint_seen(each, vpa, self._now()) for each in checkpoints))
+                self._publisher.publish(*(checkpoint_seen(checkpoint, vpa, self._now()) for checkpoint in checkpoints))
 
     def _withdraw(self, vpa: VpaChanged) -> None:
         self._publisher.publish(VpaRemoved(self._now(), vpa.cluster, vpa.namespace, vpa.name))
 
 
-def checkpoint_seen(found: CheckpointObject, vpa: VpaChanged, at: datetime) -> CheckpointSeen:
+def checkpoint_seen(checkpoint: CheckpointObject, vpa: VpaChanged, at: datetime) -> CheckpointSeen:
     """A checkpoint as a fact about the workload that its VPA targets. Raises ValueError for a VPA without a target."""
     ref = vpa.target_ref
     if ref is None:
         raise ValueError(f"the VPA '{vpa.key}' has no target, so its checkpoint belongs to nobody")
-    status = found.status
+    status = checkpoint.status
     return CheckpointSeen(
         at=at,
         workload=Workload(vpa.cluster, vpa.namespace, ref.kind, ref.name),
         vpa=vpa.name,
-        container=found.spec.container_name,
+        container=checkpoint.spec.container_name,
         version=status.version,
         first=_seconds(status.first_sample_start),
         last=_seconds(status.last_sample_start),
@@ -105,9 +105,9 @@ def checkpoint_seen(found: CheckpointObject, vpa: VpaChanged, at: datetime) -> C
     )
 
 
-def _histogram(found: HistogramObject) -> SavedHistogram:
-    weights = dict(sorted((found.bucket_weights or {}).items()))
-    return SavedHistogram(_seconds(found.reference_timestamp), found.total_weight, weights)
+def _histogram(histogram: HistogramObject) -> SavedHistogram:
+    weights = dict(sorted((histogram.bucket_weights or {}).items()))
+    return SavedHistogram(_seconds(histogram.reference_timestamp), histogram.total_weight, weights)
 
 
 def _seconds(at: datetime | None) -> float:

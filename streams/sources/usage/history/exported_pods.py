@@ -91,12 +91,12 @@ class ExportedPods:
 
     def _amounts(self, metric: str) -> dict[PodKey, dict[str, dict[str, float]]]:
         """By pod, container and resource."""
-        found: dict[PodKey, dict[str, dict[str, float]]] = {}
+        amounts: dict[PodKey, dict[str, dict[str, float]]] = {}
         for series in self._ask(metric, "pod", "container", "resource"):
             resource, value = series.metric.get("resource", ""), _number(series)
             if resource in {"cpu", "memory"} and value is not None:
-                found.setdefault(_pod(series), {}).setdefault(series.metric.get("container", ""), {})[resource] = value
-        return found
+                amounts.setdefault(_pod(series), {}).setdefault(series.metric.get("container", ""), {})[resource] = value
+        return amounts
 
     def _containers(
         self, pod: PodKey, amounts: Mapping[str, Mapping[PodKey, dict[str, dict[str, float]]]]

@@ -64,14 +64,14 @@ class UsageHistory:
         return _aligned(self._numbers(query, moments), containers, moments)
 
     def _numbers(self, query: str, moments: tuple[float, ...]) -> dict[ContainerId, Floats]:
-        found: dict[ContainerId, Floats] = {}
+        numbers: dict[ContainerId, Floats] = {}
         for series in self._query(query, moments):
-            column = found.setdefault(self.names.container(series), np.full(len(moments), np.nan))
+            column = numbers.setdefault(self.names.container(series), np.full(len(moments), np.nan))
             for at, text in series.values:
                 place = answer_bounds.place(at, moments[0], self.step, len(moments))
                 if place is not None:
                     column[place] = answer_bounds.number(text)
-        return found
+        return numbers
 
     def _query(self, query: str, moments: tuple[float, ...]) -> list[Series]:
         """The result, in halves where the server refuses the whole."""

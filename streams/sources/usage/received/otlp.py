@@ -109,4 +109,4 @@ def _series(name: str, attributes: Mapping[str, str], identity: bytes, wanted: f
 
 def _attributes(resource: Any) -> dict[str, str]:
     """The attributes that are read."""
-    return {each.key: each.value.string_value for each in resource.attributes if each.key in _READ}
+    return {attribute.key: attribute.value.string_value for attribute in resource.attributes if attribute.key in _READ}
