@@ -41,6 +41,7 @@ class _Fields(msgspec.Struct):
     ends: dict[str, dict[str, int]]
     after: tuple[int, str] | None = None
     full: bool = False
+    more: bool = False
 
 
 _read = typed_json.decoder(_Fields).decode
@@ -48,13 +49,17 @@ _read = typed_json.decoder(_Fields).decode
 
 @dataclass(frozen=True, slots=True)
 class ClockRecord:
-    """One record of the clock. `ends` holds what moved; a `full` one holds all partitions. `after` is None for the first."""
+    """One record of the clock. `ends` holds what moved; a `full` one holds all partitions. `after` is None for the first.
+
+    `more`: the next follows at once, because a clock makes up for ticks. So event time is not yet what it should be.
+    """
 
     number: int
     name: str
     after: tuple[int, str] | None
     ends: Ends
     full: bool = False
+    more: bool = False
 
     def encode(self, wire: str) -> NewRecord:
         """The record for the topic of this wire name."""
@@ -62,6 +67,8 @@ class ClockRecord:
         for (topic, partition), end in self.ends.items():
             ends.setdefault(topic, {})[str(partition)] = end
         body = {"at": self.number, "name": self.name, "after": self.after, "full": self.full, "ends": ends}
+        if self.more:
+            body["more"] = True
         return NewRecord(wire, PARTITION, TICK, orjson.dumps(body))
 
     @staticmethod
@@ -78,7 +85,7 @@ class ClockRecord:
             return None
         if any(not 0 <= end < 1 << 63 for end in ends.values()):
             return None
-        return ClockRecord(read.at, read.name, read.after, ends, read.full)
+        return ClockRecord(read.at, read.name, read.after, ends, read.full, read.more)
 
 
 def _partition(text: str) -> int:
@@ -93,7 +100,7 @@ def _partition(text: str) -> int:
 class Tick:
     """A record that counts: its place and number, the ends that it sets in force, when the log took it, and under which leader.
 
-    `taken_ms` and `epoch` are -1 where a log does not say them.
+    `taken_ms` and `epoch` are -1 where a log does not say them. `more`: the next follows at once.
     """
 
     offset: int
@@ -102,6 +109,7 @@ class Tick:
     moved: Ends
     taken_ms: int = -1
     epoch: int = -1
+    more: bool = False
 
     @property
     def place(self) -> tuple[int, str]:
@@ -144,7 +152,7 @@ class Counted:
             return None
         if any(end < self.ends.get(place, 0) for place, end in said.ends.items()):
             return None
-        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch)
+        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch, said.more)
         self.ends.update(said.ends)
         return self.last
 
@@ -158,7 +166,7 @@ class Counted:
         said = ClockRecord.decode(record)
         if said is None or not said.full or _is_ahead(record, said.number):
             return None
-        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch)
+        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch, said.more)
         after = record.last_offset + 1
         return Counted(tick, after, dict(said.ends), [(record.epoch, after)] if record.epoch >= 0 else [])
 

@@ -8,11 +8,11 @@ clock, decodes a value or changes a log that it reads.
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median_low
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from schemas import bounds
 from schemas.times import from_ms, to_ms
@@ -37,6 +37,17 @@ _SAMPLED = 15
 """Records that are asked for the time at one place of a search: one of them may say anything."""
 _NEWEST = 9
 """Records at the end of a partition that are asked how far it got."""
+
+
+@runtime_checkable
+class OffsetsByTime(Protocol):
+    """A log that says where many partitions were at a time in one answer."""
+
+    def offsets_taken_at(self, places: Collection[TopicAndPartition], at_ms: int) -> Mapping[TopicAndPartition, int]:
+        """The first offset appended at or after a time, in milliseconds, of the partitions that have one.
+
+        Raises LogUnavailable.
+        """
 
 
 class RecordImporter(Protocol):
@@ -159,6 +170,16 @@ def _bounded_time_ms(record: Record) -> int:
     """The event time of a record, but no later than its append time."""
     said = event_time_ms(record)
     return said if record.timestamp_ms < 0 else min(said, record.timestamp_ms)
+
+
+def offsets_taken_at(log: Log, places: Collection[TopicAndPartition], at_ms: int) -> Mapping[TopicAndPartition, int]:
+    """Offsets before which all records were appended before this moment; those without later records may be left out.
+
+    Raises LogUnavailable.
+    """
+    if isinstance(log, OffsetsByTime):
+        return log.offsets_taken_at(places, at_ms)
+    return {place: _offset_taken_at(log, place, at_ms) for place in places}
 
 
 def _offset_taken_at(log: Log, place: TopicAndPartition, wanted: int) -> int:

@@ -24,7 +24,7 @@ from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
-from streams.sources.clock import TimeBase
+from streams.sources.time_base import TimeBase
 
 ROLE = "ullage-metrics-api"
 """The ClusterRole of deploy/helm/ullage/rbac."""

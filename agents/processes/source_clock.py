@@ -20,7 +20,8 @@ from streams import clock_log
 from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import header
 from streams.log.log_port import Log
-from streams.sources.clock import Clock, ClockTiming, TimeBase, wall_ms
+from streams.sources.clock import Clock, ClockTiming, wall_ms
+from streams.sources.time_base import TimeBase
 from streams.topics import Topics
 
 PATIENCE = 1.0

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from schemas.names import Place
+from streams import log_range
 from streams.errors import LogUnavailable
 from streams.log import log_ends
 from streams.log.log_ends import LogEnd
@@ -98,6 +99,11 @@ class ObservedLog:
         """As `log`."""
         with self._noting("ask", {topic for topic, _ in places}):
             return log_ends.ask(self._log, places)
+
+    def offsets_taken_at(self, places: Collection[TopicAndPartition], at_ms: int) -> Mapping[TopicAndPartition, int]:
+        """As `log`."""
+        with self._noting("ask", {topic for topic, _ in places}):
+            return log_range.offsets_taken_at(self._log, places, at_ms)
 
     def partitions(self, topic: str) -> int:
         """As `log`."""

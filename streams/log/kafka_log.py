@@ -189,6 +189,14 @@ class KafkaLog:
         with translated_errors(self.where, "asking where partitions end", topics={topic for topic, _ in places}):
             return self._again(lambda: self._ask_leaders().ends(places)) if places else {}
 
+    def offsets_taken_at(self, places: Collection[tuple[str, int]], at_ms: int) -> Mapping[tuple[str, int], int]:
+        """The first offset appended at or after a time, in milliseconds, of the partitions that have one.
+
+        Raises LogUnavailable if nobody answers for one of them.
+        """
+        with translated_errors(self.where, "asking for offsets by time", topics={topic for topic, _ in places}):
+            return {place: offset for place, offset in self._offsets(places, at_ms).items() if offset >= 0} if places else {}
+
     def ends_of_epochs(self, epochs: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], LogEnd]:
         """Where the log of each partition left this leader's epoch, without those for which nobody answers now.
 

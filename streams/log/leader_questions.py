@@ -46,7 +46,7 @@ class LeaderQuestions:
         return self._list(places, LATEST, _ANSWER_MS)
 
     def offsets(self, places: Collection[TopicAndPartition], which: int) -> dict[TopicAndPartition, int]:
-        """The first kept offset (`EARLIEST`) or the end (`LATEST`) of all these partitions.
+        """The first kept offset (`EARLIEST`), the end (`LATEST`), or the first offset from a time on (-1: none), of all these.
 
         Raises KafkaError if nobody answers for one of them.
         """

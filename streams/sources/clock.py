@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from schemas.names import Place
 from streams import clock_log
 from streams.clock_log import ClockReader
 from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, ClockRecord, Counted, Tick
@@ -23,7 +22,9 @@ from streams.log.log_port import Log
 from streams.log_range import has_topic
 from streams.sources import lost_ends
 from streams.sources.clock_skew import readable, refuse_skew
+from streams.sources.late_ticks import LateTicks
 from streams.sources.lost_ends import LostEnd, LostEndFiller
+from streams.sources.time_base import TimeBase
 from streams.topics import CLOCK, RULES, TOPICS, Topics
 
 ASKED_LAST = (frozenset({"policies", "control"}), frozenset({RULES}))
@@ -42,23 +43,6 @@ def wall_ms() -> int:
 
 def discard(_sentence: str) -> None:
     """Ignore a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeBase:
-    """Event time from wall time: `origin + (wall - anchor) * speed`, in milliseconds. By default both are the same."""
-
-    origin: int = 0
-    anchor: int = 0
-    speed: float = 1.0
-
-    def event(self, wall: int) -> int:
-        """Event time at a wall time."""
-        return self.origin + int((wall - self.anchor) * self.speed)
-
-    def wall(self, event: int) -> float:
-        """The wall time of an event time."""
-        return self.anchor + (event - self.origin) / self.speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +99,10 @@ class TickWriter:
         self._reader.catch_up()
         return self._reader.counted.last
 
-    def write(self, number: int) -> Place | None:
-        """Append the tick of this number; None if one that is not below it counts already. Raises LogUnavailable.
+    def write(self, number: int, late: LateTicks | None = None) -> int | None:
+        """Append the tick of this number, or by `late` one before it that is made up for.
+
+        Returns the number appended; None if one that is not below it counts already. Raises LogUnavailable.
 
         What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted.
         """
@@ -132,16 +118,19 @@ class TickWriter:
             counted = self._counted_before(number)
             if counted is None:
                 return None
+        self.lost = lost_ends.among(ends, counted)
+        made_up = None if late is None else late.due(number, ends, counted)
+        if made_up is not None:
+            number, ends = made_up.number, dict(made_up.ends)
         full = counted.last is None or not 0 <= number - self._full < FULL_MS
         # An end never goes back, even if a log has lost its own: readers would not count the tick.
         said = {at: max(end.offset, counted.end(*at)) for at, end in ends.items() if full or end.offset > counted.end(*at)}
         if full:
             said = counted.ends | said
-        self.lost = lost_ends.among(ends, counted)
-        record = ClockRecord(number, self._draw(number), counted.place, said, full)
-        places = self._log.append([record.encode(self._topics.wire(CLOCK))])
+        record = ClockRecord(number, self._draw(number), counted.place, said, full, more=made_up is not None)
+        self._log.append([record.encode(self._topics.wire(CLOCK))])
         self._full = number if full else self._full
-        return places[0]
+        return number
 
     def _counted_before(self, number: int) -> Counted | None:
         """What counts, read to the end of the topic; None if a tick that is not below this number counts already."""
@@ -193,6 +182,10 @@ class Clock:
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
         self._filler, self._report_lost = LostEndFiller(log, topics, warn), report_lost
+        sooner = frozenset().union(*ASKED_LAST)
+        self._late = LateTicks(log, topics, self._timing.period_ms, self._timing.base, sooner)
+        self._makes_up = False
+        """Whether the last tick was one of before."""
         self._last = -1
         self._last_look: int | None = None
         self._checked = 0
@@ -217,7 +210,9 @@ class Clock:
                 self._sleep(1.0)
 
     def step(self) -> int | None:
-        """Append the tick that is due, unless it was appended before. Returns its number, else None.
+        """Append the tick that is due, unless it was appended before, or one of before that is made up for.
+
+        Returns the number appended, else None.
 
         Raises TryAgain while the skew is too big, and BadInput when event time has run ahead of real time.
         """
@@ -227,20 +222,22 @@ class Clock:
         refuse_future(number, wall)
         if number <= self._last:
             return None
-        written = self._writer.write(number)
-        self._last = number
+        written = self._writer.write(number, self._late)
+        self._makes_up = written is not None and written < number
+        self._last = number if written is None else written
         self._report_lost(len(self._writer.lost))
         if written is None:
             self._warn_of_future(number)
         else:
             self._filler.look(self._writer.lost, wall)
-        return None if written is None else number
+        return written
 
     def wait(self) -> float:
         """Seconds until the next tick is due, one period at most."""
         period, base = self._timing.period_ms, self._timing.base
         wall = self._now()
-        written = self._last if self._timing.every_tick and self._last >= 0 else self._due(wall)
+        behind = self._makes_up or (self._timing.every_tick and self._last >= 0)
+        written = self._last if behind else self._due(wall)
         left = (base.wall(written + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 

@@ -28,8 +28,11 @@ from streams.held_reads import HeldReads
 from streams.log.log_ends import LogEnd
 from streams.log.log_port import NewRecord, Positions, Record, TopicAndPartition
 from streams.sources import clock as clock_source
+from streams.sources import late_ticks
 from streams.sources.clock import TickWriter
+from streams.sources.late_ticks import LateTicks
 from streams.sources.lost_ends import PATIENCE_MS, LostEndFiller
+from streams.sources.time_base import TimeBase
 from streams.topics import CLOCK, Topics
 from tests.support.lossy_log import LossyLog
 from tests.support.stepped_actors import SteppedActor
@@ -54,8 +57,8 @@ def _full_ticks_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
 class WholeLog(LossyLog):
     """Retention takes nothing here, it only hides it: what happened is judged by all that ever was in the log."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__(now)
         self.begins: dict[TopicAndPartition, int] = defaultdict(int)
         for name, wire in WIRE.items():
             self.create(wire, PAPERS.count(name))
@@ -142,7 +145,7 @@ class World:
     rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
-        self.rng, self.log = random.Random(self.seed), WholeLog()
+        self.rng, self.log = random.Random(self.seed), WholeLog(lambda: self.now)
         self.now, self.step, self.made, self.alive = 0, 0, 0, False
         self.flight: list[list[NewRecord]] = []
         self.born: dict[bytes, tuple[int, TopicAndPartition]] = {}
@@ -447,6 +450,28 @@ def test_every_turn_is_what_a_literal_reading_of_the_log_gives(losses: bool) -> 
         assert world.faults == [], f"seed {seed}"
         turns += len(world.taken)
     assert turns > RUNS * 10
+
+
+class MakesUp(TickWriter):
+    """Names two records of a partition in a tick, if they did not come within one period, as a clock does that was away."""
+
+    made_up = 0
+
+    def write(self, number: int, late: LateTicks | None = None) -> int | None:
+        late = LateTicks(self._log, PAPERS, PERIOD, TimeBase(), LAW)
+        written = super().write(number, late)
+        MakesUp.made_up += written is not None and written < number
+        return written
+
+
+@pytest.mark.parametrize("losses", [False, True])
+def test_so_is_every_turn_of_a_tick_that_is_made_up_for(losses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_ticks, "MOST", 2)
+    monkeypatch.setattr(late_ticks, "MOST_OF_COLUMNS", 2)
+    MakesUp.made_up = 0
+    for seed in range(RUNS):
+        assert run(seed, losses=losses, rules=Rules(writer=MakesUp)).faults == [], f"seed {seed}"
+    assert MakesUp.made_up > RUNS
 
 
 class TellsByItsOwn(TickWriter):

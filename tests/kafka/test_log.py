@@ -66,6 +66,19 @@ class TestKafkaLog(Conformance):
         (record,) = world.log.poll({(world.narrow, 0): 0})
         assert record.timestamp_ms > 1_700_000_000_000
 
+    def test_kafka_says_where_partitions_were_at_a_time(self, world: KafkaWorld) -> None:
+        assert isinstance(world.log, KafkaLog)
+        world.log.append([NewRecord(world.wide, 0, b"k", b"v"), NewRecord(world.wide, 1, b"k", b"v")])
+        first, last = (world.log.poll({(world.wide, 0): 0}, limit=1)[0].timestamp_ms for _ in range(2))
+        while last == first:
+            world.log.append([NewRecord(world.wide, 0, b"k", b"v")])
+            last = read_all(world.log, world.wide, 0)[-1].timestamp_ms
+        times = [record.timestamp_ms for record in read_all(world.log, world.wide, 0)]
+        places = [(world.wide, partition) for partition in range(3)]
+        assert world.log.offsets_taken_at(places, first - 60_000) == {(world.wide, 0): 0, (world.wide, 1): 0}
+        assert world.log.offsets_taken_at(places, last)[world.wide, 0] == sum(time < last for time in times)
+        assert world.log.offsets_taken_at(places, last + 60_000) == {}
+
     def test_ranges_come_from_all_partitions_at_once(self, world: KafkaWorld) -> None:
         for number in range(40):
             world.log.append([NewRecord(world.wide, p, b"tick", b"%d" % number) for p in range(2)])

@@ -26,6 +26,8 @@ class TickSilence:
         self._clock = clock
         self._heard: float | None = None
         self._tick, self._periods = -1, (0.0, 0.0)
+        self._more = False
+        """Whether the clock makes up for ticks: event time is then one of before."""
         self._place: TopicAndPartition = ("", 0)
         self._counted = Counted()
         self._begun = clock()
@@ -34,6 +36,7 @@ class TickSilence:
         """Read what counts near the end of the clock's topic; from where `take` wants its records. Raises LogUnavailable."""
         self._place, self._counted, self._begun = clock_log.place(topics), clock_log.counted(log, topics), self._clock()
         self.moved_on(self._counted.number)
+        self._more = self._counted.last is not None and self._counted.last.more
         return {self._place: self._counted.next}
 
     def begin_again(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
@@ -56,6 +59,7 @@ class TickSilence:
         tick = self._counted.take(record)
         if tick is not None:
             self.moved_on(tick.number)
+            self._more = tick.more
         return True
 
     def moved_on(self, tick: int) -> None:
@@ -74,6 +78,8 @@ class TickSilence:
         """A sentence on why the event time is unknown; empty while ticks come in."""
         if self._heard is None:
             return ["the log has no tick yet: is `ullage source clock` at work?"]
+        if self._more:
+            return ["the clock makes up for what came while none was at work, and has not reached the present"]
         silent = self._clock() - self._heard
         if silent <= max(LEAST, _PERIODS * min(self._periods)):
             return []

@@ -24,7 +24,7 @@ from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources.clock import TimeBase
+from streams.sources.time_base import TimeBase
 from streams.sources.traces import Playback, PlaybackProgress, Trace, TracePlayer, trace_facts, trace_table
 from streams.sources.traces.trace_facts import FactRouter, TraceFacts
 from streams.topics import TOPICS, Topics

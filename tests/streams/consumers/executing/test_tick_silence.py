@@ -77,3 +77,32 @@ def test_what_is_read_anew_after_a_silence_does_not_end_it() -> None:
     ticks.append(log, topics, 4_000)
     assert all(silence.take(record) for record in log.poll({clock_log.place(topics): again[-1].offset + 1}))
     assert silence.reasons() == []
+
+
+def test_who_acts_waits_while_a_clock_makes_up_for_ticks_of_before() -> None:
+    """What was planned before the clock went away has not expired yet by their time."""
+    log, topics = MemoryLog(), Topics(partitions=1)
+    log.create(topics.wire("clock"), 1)
+    ticks.append(log, topics, 1_000)
+    silence = TickSilence()
+    positions, place = silence.begin(log, topics), clock_log.newest(log, topics).place
+    late = ClockRecord(9_000, "late", place, {}, more=True).encode(topics.wire("clock"))
+    log.append([late])
+    says = ["the clock makes up for what came while none was at work, and has not reached the present"]
+    assert all(silence.take(record) for record in log.poll(positions))
+    assert silence.reasons() == silence.reasons_once_heard() == says
+    ticks.append(log, topics, 10_000)
+    assert all(silence.take(record) for record in log.poll(positions))
+    assert silence.reasons() == []
+
+
+def test_who_starts_while_a_clock_makes_up_for_ticks_waits_too() -> None:
+    log, topics = MemoryLog(), Topics(partitions=1)
+    log.create(topics.wire("clock"), 1)
+    ticks.append(log, topics, 1_000)
+    for number in (61_000, 121_000):
+        late = ClockRecord(number, f"late-{number}", clock_log.newest(log, topics).place, {}, full=True, more=True)
+        log.append([late.encode(topics.wire("clock"))])
+    silence = TickSilence()
+    silence.begin(log, topics)
+    assert silence.reasons() != []
