@@ -2,7 +2,8 @@
 
 Catching up, a recovery and a burst of decisions use several times what a worker needs at rest, and the C library keeps nearly all
 of it: freed pages lie between ones in use, and only `malloc_trim` looks for them. It takes milliseconds, more where there is much
-to give, so it runs in a thread, and only when the process has grown.
+to give, so it runs in a thread, and only when the process has grown or more of it lies free. Size alone would not do: a process
+that gave back while it was largest does not grow again when it frees the rest.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ EVERY = Seconds(20.0)
 """Seconds between two looks."""
 GROWN = 1.15
 """A process that is larger than this times what it was after the last time may have something to give."""
+FREED = 32 << 20
+"""Bytes that lie free more than after the last time, which are worth a look."""
 _STATM = Path("/proc/self/statm")
 
 
@@ -26,6 +29,24 @@ def resident() -> int:
         return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+class _Allocated(ctypes.Structure):
+    """What `mallinfo2` says, in the C library's own words."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()  # noqa: SIM905  # a C struct
+    )
+
+
+def free() -> int:
+    """Bytes that the C library keeps for later, given back or not; 0 where it does not say."""
+    ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if ask is None:
+        return 0
+    ask.restype = _Allocated
+    return int(ask().fordblks)
 
 
 def trim() -> int:
@@ -38,8 +59,10 @@ async def give_back(every: Seconds = EVERY, trim: Callable[[], int] = trim) -> N
     """Do so from time to time, until cancelled. Returns at once where the C library has no such call."""
     if not resident() or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return
-    after = 0
+    after = kept = 0
     while True:
         await asyncio.sleep(every)
-        if resident() > GROWN * after:
-            after = await asyncio.to_thread(trim)
+        free_now = await asyncio.to_thread(free)
+        kept = min(kept, free_now)
+        if resident() > GROWN * after or free_now > kept + FREED:
+            after, kept = await asyncio.to_thread(trim), free_now

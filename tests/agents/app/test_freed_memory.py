@@ -39,6 +39,25 @@ print(json.dumps(asyncio.run(burst())))
 """In a process of its own: how much the one of the tests has grown, and what is free in it, is what the tests before left."""
 
 
+AT_ITS_LARGEST = BURST.replace(
+    """    high = freed_memory.resident()
+""",
+    """    await asyncio.to_thread(trims.get, timeout=20)  # gives nothing back, because all of it is in use
+    high = freed_memory.resident()
+""",
+)
+
+
+def test_what_is_freed_after_a_look_at_the_largest_is_given_back_too() -> None:
+    """As a worker's that is looked at while it catches up."""
+    if not freed_memory.free():
+        pytest.skip("this C library does not say what is free")
+    played = subprocess.run([sys.executable, "-c", AT_ITS_LARGEST], capture_output=True, text=True, timeout=60, check=True)
+    before, high, after, _ = json.loads(played.stdout)
+    assert high - before > 150 << 20
+    assert after - before < (high - before) / 2
+
+
 def test_what_a_burst_freed_is_given_back_and_a_process_that_has_not_grown_is_left_alone() -> None:
     if not freed_memory.resident():
         pytest.skip("this system does not say how large a process is")
