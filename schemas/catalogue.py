@@ -25,7 +25,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
-from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts import Fact, update_facts
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
@@ -185,6 +185,7 @@ CATALOGUE = Catalogue(
         Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
         Kind("update-refused", UpdateRefused, ("pod-updates",)),
         Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
+        Kind("memory-limit-found", MemoryLimitFound, ("vpa-conditions",)),
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
         Kind("size-correction-planned", SizeCorrectionPlanned, ("node-updates",)),

@@ -23,7 +23,9 @@ class ConsumerMetrics:
     def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
         """One for each process."""
         self._codec = Codec(topics)
-        self._limited = Gauge("ullage_vpas_memory_limited", "VPAs whose containers get no more memory", registry=registry)
+        self._limited = Gauge(
+            "ullage_memory_limited", "VPAs, and workloads without one, whose containers get no more memory", registry=registry
+        )
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)

@@ -6,7 +6,7 @@ Only a scrape's rows of the workload in question count. Numbers are shortened fo
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
-from agents.why import leak_texts, node_texts, scaling_texts
+from agents.why import leak_texts, memory_texts, node_texts, scaling_texts
 from schemas import times
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
@@ -15,7 +15,6 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import (
     ContainerRecommendation,
     LastOomKill,
-    MemoryLeakFound,
     OomSource,
     RequestsRecommended,
 )
@@ -40,7 +39,6 @@ _RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
 
 _WHAT: Mapping[type, str] = {
     RequestsRecommended: "requests recommended",
-    MemoryLeakFound: "memory leak found",
     ResizePlanned: "resize planned",
     EvictionPlanned: "eviction planned",
     UpdateRefused: "update refused",
@@ -75,9 +73,8 @@ _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 def what(event: Event) -> str:
     """The event's name in plain words."""
-    if isinstance(event, MemoryLeakFound):
-        return "memory leak over" if event.over else "memory leak goes on" if event.again else "memory leak found"
-    return _WHAT[type(event)]
+    by_words = memory_texts.WHAT.get(type(event))
+    return _WHAT[type(event)] if by_words is None else by_words(event)
 
 
 def awaits_outcome(event: Event | None) -> bool:
@@ -154,7 +151,8 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
-    found = node_texts.NUMBERS.get(type(event)) or scaling_texts.NUMBERS.get(type(event))
+    others = (node_texts.NUMBERS, scaling_texts.NUMBERS, memory_texts.NUMBERS)
+    found = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
     if found is None:
         raise TypeError(f"an explanation has no words for a {type(event).__name__}")
     return found(event)
@@ -166,11 +164,6 @@ def _(event: RequestsRecommended) -> Numbers:
     other = event.other_recommender
     served = {"served by": f"'{other}', another recommender: nobody acts on this"} if other else {}
     return {"workload": event.workload.key, **served, "target": targets}
-
-
-@_numbers.register
-def _(event: MemoryLeakFound) -> Numbers:
-    return {"workload": event.workload.key, "container": f"{event.leak.container}, {leak_texts.found(event)}"}
 
 
 @_numbers.register

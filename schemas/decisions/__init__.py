@@ -18,7 +18,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
-from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 ShadowDecision = ShadowRecommended | ShadowCompared
@@ -38,6 +38,7 @@ Decision = (
     | EvictionPlanned
     | UpdateRefused
     | VpaConditionsDecided
+    | MemoryLimitFound
     | NodeUpdate
     | ReplicaDecision
     | ShadowDecision

@@ -1,4 +1,4 @@
-"""The decision what the status of a VPA object should say."""
+"""The decisions what the status of a VPA object should say, and what one would say of a workload without one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because, ContainerRecommendation
+from schemas.names import Workload
 
 
 class ConditionType(StrEnum):
@@ -71,3 +72,26 @@ class VpaConditionsDecided:
     def subject(self) -> Subject:
         """The VPA object."""
         return Subject.of_object(self.cluster, "VerticalPodAutoscaler", self.namespace, self.name, self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimitFound:
+    """A workload without a VPA is OOM-killed in a loop and gets no more memory, or, if `over`, not any more.
+
+    A policy of ours sizes it, and no object has a status that could carry the condition MEMORY_LIMITED. `reason` and `message`
+    are those that the condition would have; `since` is when that became true first.
+    """
+
+    id: str
+    at: datetime
+    workload: Workload
+    since: datetime
+    reason: str
+    message: str
+    because: Because
+    over: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        """The workload."""
+        return Subject.of_workload(self.workload)

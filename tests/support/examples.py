@@ -29,7 +29,13 @@ from schemas.decisions.replica_plans import (
     UpcomingReplicas,
 )
 from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
-from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import (
+    ConditionStatus,
+    ConditionType,
+    DecidedCondition,
+    MemoryLimitFound,
+    VpaConditionsDecided,
+)
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -410,6 +416,16 @@ EVENTS: tuple[Event, ...] = (
         "1 of 10 pods are away already",
         {"away": 1, "pods": 10},
         RECOMMENDATION,
+    ),
+    MemoryLimitFound(
+        "conditions/1/1767323045500/memory-limit/prod/shop/Deployment/cart",
+        AT,
+        CART,
+        AT - timedelta(hours=1),
+        "UpdateMode",
+        "Container 'app' is OOM-killed again and again and gets no more memory: the update mode 'Off' leaves running pods alone",
+        {"policy": "prod/*", "update_mode": "Off"},
+        over=False,
     ),
     VpaConditionsDecided(
         "conditions/1/1767323045500/conditions/prod/shop/cart",

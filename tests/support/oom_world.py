@@ -18,7 +18,13 @@ from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.decisions.vpa_conditions import ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import (
+    ConditionStatus,
+    ConditionType,
+    DecidedCondition,
+    MemoryLimitFound,
+    VpaConditionsDecided,
+)
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
@@ -135,6 +141,14 @@ class OomWorld:
         """The condition of a loop of kills, as it was decided last for the VPA; None where there never was a loop."""
         decided = [each for each in self.events if isinstance(each, VpaConditionsDecided)]
         return next((each for each in decided[-1].conditions if each.type is ConditionType.MEMORY_LIMITED), None)
+
+    @property
+    def bound(self) -> str:
+        """The word for what keeps memory from the workload at the end, by its VPA's condition or, without a VPA, by an event."""
+        if self.vpa:
+            return self.limited.reason if self.limited is not None and self.limited.status is ConditionStatus.TRUE else ""
+        told = [each for each in self.events if isinstance(each, MemoryLimitFound)]
+        return told[-1].reason if told else ""
 
     @property
     def kills(self) -> list[ContainerOOMKilled]:

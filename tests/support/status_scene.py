@@ -18,6 +18,7 @@ from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import StatusWritten
+from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores
 from streams.clients.kube.api import Api
@@ -146,6 +147,9 @@ class StatusScene:
                 case VpaChanged() | VpaRemoved():
                     for partition in range(self.topics.partitions):
                         self._append(event, "policies", event.key, partition)
+                case VerticalPolicyChanged():
+                    for partition in range(self.topics.partitions):
+                        self._append(event, "rules", event.target, partition)
                 case RequestsRecommended():
                     self.newest = max(self.newest, DecisionId.parse(event.id).turn)
                     self._append(event, "recommendations-by-cluster", "demo", self.topics.partition_of("demo"))

@@ -65,6 +65,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
         *status_rows.sources(context, now, settings.updates.reports_within),
         *mirrored_policies.rows(context),
+        *mirrored_policies.resting(context, settings.vertical.recommender),
         *waiting_inputs.rows(context.log, context.topics),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *halted_scaling.rows(context, now),

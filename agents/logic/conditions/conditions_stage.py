@@ -4,7 +4,7 @@ It works on whole clusters; each belongs to the partition of its name. VPA objec
 The source has judged whether an object can be served, and says so in `VpaChanged.unsupported`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -12,22 +12,24 @@ from typing import Protocol
 from agents.engine.tables.chunked_state import PartedState, StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, DeferredRecords, Recorded, Turn
+from agents.logic import governing_policies
 from agents.logic.conditions import condition_rules, unanswered_kills
 from agents.logic.conditions.condition_rules import TargetKnowledge
+from agents.logic.conditions.limited_workloads import LimitChange, LimitedWorkloads
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.targeted_vpas import TargetedVpas
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.decisions.vpa_conditions import DecidedCondition, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import DecidedCondition, MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
-from schemas.names import Place
+from schemas.names import Place, Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 
 NAME = "conditions"
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 
@@ -86,10 +88,11 @@ class VpaConditions(PartedState):
         self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64)
         self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64)
         self.targets = TargetIndex(partition_of)
+        self.limited = LimitedWorkloads(self.targets)
         self._targeted: TargetedVpas | None = None
         self._touched: set[str] = set()
         self._touched_targets: set[str] = set()
-        super().__init__(rules.table, self.vpas, self.decided, *self.targets.tables())
+        super().__init__(rules.table, self.vpas, self.decided, *self.targets.tables(), *self.limited.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; decide about every VPA object that it may concern."""
@@ -107,18 +110,28 @@ class VpaConditions(PartedState):
                 self._ingest_batch(part)
             else:
                 self._ingest_requests(part)
-        return [decided for key in self._take_touched() for decided in self._decide(turn, key)]
+        workloads, clusters = self.targets.take_changed()
+        workloads, self._touched_targets = workloads | self._touched_targets, set()
+        touched = self._take_touched(workloads, clusters)
+        limits = self.limited.changes(workloads, clusters, self._by_target, self._settings.heartbeat, turn.at)
+        return [
+            *(decided for key in touched for decided in self._decide(turn, key)),
+            *(self._limit(turn, change) for change in limits),
+        ]
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
         self.targets.loaded()
+        self.limited.loaded()
         self._targeted = None
         self._settings = self._rules.settings
 
     def _ingest_policies(self, turn: Turn) -> None:
         before = self._settings.recommender, self._settings.heartbeat
         self._rules.ingest(turn.of("rules"))
+        for recorded in turn.of("rules"):
+            self.limited.ingest_policy(recorded)
         self._settings = self._rules.settings
         if (self._settings.recommender, self._settings.heartbeat) != before:
             self._touched.update(self.vpas)
@@ -162,11 +175,9 @@ class VpaConditions(PartedState):
             pushed_out = targeted.at(target, MOST_ON_ONE_TARGET)
             self._touched.update(() if pushed_out is None else (pushed_out,))
 
-    def _take_touched(self) -> list[str]:
-        """The keys of VPA objects to look at, in order."""
-        workloads, clusters = self.targets.take_changed()
+    def _take_touched(self, workloads: Collection[str], clusters: Collection[str]) -> list[str]:
+        """The keys of VPA objects to look at, in order. The known state of these workloads and clusters may have changed."""
         touched, self._touched = self._touched, set()
-        workloads, self._touched_targets = workloads | self._touched_targets, set()
         for workload in workloads:
             touched.update(self._by_target.of(workload, MOST_ON_ONE_TARGET))
         if clusters:
@@ -207,8 +218,17 @@ class VpaConditions(PartedState):
         )
         yield self._decided(event, *((requests.place,) if requests is not None and containers else ()), record.place)
 
-    def _id(self, turn: Turn, key: str) -> str:
-        return str(DecisionId(NAME, self.partition, turn.number, "conditions", key))
+    def _limit(self, turn: Turn, change: LimitChange) -> Decided:
+        """What is said of a workload without a VPA."""
+        held, limited, key = change.policy, change.limited, change.workload
+        since, texts = (turn.at, ("", "")) if limited is None else (limited.since, (limited.bound.reason, limited.bound.clause))
+        because: dict[str, object] = {"policy": governing_policies.body(held)}
+        about = (Workload.parse(key), since, *texts, because)
+        event = MemoryLimitFound(self._id(turn, key, "memory-limit"), turn.at, *about, over=limited is None)
+        return Decided("vpa-conditions", key, event, () if held is None else (held.place,))
+
+    def _id(self, turn: Turn, key: str, kind: str = "conditions") -> str:
+        return str(DecisionId(NAME, self.partition, turn.number, kind, key))
 
     def _decided(self, event: VpaConditionsDecided, *cause: Place) -> Decided:
         return Decided("vpa-conditions", event.key, event, cause)

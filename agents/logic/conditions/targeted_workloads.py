@@ -157,12 +157,12 @@ class TargetIndex:
     def hear(self, workload: str, turn: int, *, targeted: Container[str], heartbeat: Seconds) -> bool:
         """Note that a recommender decided about a workload; returns whether the decision has to be ingested.
 
-        One about a workload that no VPA targets only shows that the recommender is running. Nothing is lost by that, because it
-        decides again, within its interval, for a workload that gets a VPA. A recommendation is kept until the next heartbeat
-        after its last VPA went, because an object may be recreated.
+        One about a workload that no VPA targets, and of which nothing was killed, only shows that the recommender is running.
+        Nothing is lost by that, because it decides again, within its interval, for a workload that gets a VPA, and at once after
+        a kill. A recommendation is kept until the next heartbeat after its last VPA went, because an object may be recreated.
         """
         self._hear(cluster_of(workload), self._partition_of(workload), turn, heartbeat, targeted)
-        return workload in self.requests or workload in targeted
+        return self._keeps(workload, targeted)
 
     def hear_all(self, workloads: Sequence[str], turn: int, *, targeted: Container[str], heartbeat: Seconds) -> list[int]:
         """Note that recommenders decided about workloads in one turn; returns which of the decisions have to be ingested.
@@ -176,9 +176,12 @@ class TargetIndex:
             if partition not in heard:
                 heard.add(partition)
                 self._hear(cluster_of(workload), partition, turn, heartbeat, targeted)
-            if workload in self.requests or workload in targeted:
+            if self._keeps(workload, targeted):
                 kept.append(place)
         return kept
+
+    def _keeps(self, workload: str, targeted: Container[str]) -> bool:
+        return workload in self.requests or workload in targeted or workload in self._killed_pods
 
     def ingest_requests(self, event: RequestsRecommended, turn: int, place: Place) -> None:
         """Take in a recommendation that was decided in this turn, if it is the newest."""
@@ -220,6 +223,10 @@ class TargetIndex:
         """The kills of a workload's containers that nobody has answered yet."""
         pods = (self.pods.get(uid) for uid in sorted(self._killed_pods.get(workload, ())))
         return [kills for pod in pods if pod is not None for kills in pod.kills]
+
+    def killed(self) -> list[str]:
+        """The workloads with kills that nobody has answered yet."""
+        return list(self._killed_pods)
 
     @property
     def _killed_pods(self) -> dict[str, set[str]]:
@@ -272,10 +279,11 @@ class TargetIndex:
                 self.requests.remove(workload)
 
     def _over(self, partition: int, heartbeat: Seconds, targeted: Container[str]) -> Iterator[str]:
-        """The workloads of a partition whose recommendation is withdrawn, or that no VPA targets."""
+        """The workloads of a partition whose recommendation is withdrawn, or of which no status is asked for."""
         mine = ((key, found.turn) for key, found in self.requests.items() if self._partition_of(key) == partition)
         for workload, turn in mine:
-            if workload not in targeted or self._silent(workload, turn, heartbeat):
+            wanted = workload in targeted or workload in self._killed_pods
+            if not wanted or self._silent(workload, turn, heartbeat):
                 yield workload
 
     def _silent(self, workload: str, since: int, heartbeat: Seconds) -> bool:

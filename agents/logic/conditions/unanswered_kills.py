@@ -1,25 +1,37 @@
 """OOM kills of containers whose memory nobody raises, and what is in the way.
 
 A loop of kills is answered with more memory within minutes. Where a container is killed under the same amounts for longer than
-that, somebody has to change a bound, and the status of its VPA says which.
+that, somebody has to change a bound, and the status of its VPA says which, or an event where there is no VPA.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
 from agents.logic.resources.memory_bound import MemoryBound, memory_bound
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
-from schemas.policies.vpa import VpaChanged
 from schemas.units import Bytes
 
 ANSWERED_WITHIN = timedelta(minutes=15)
 """Kills under the same amounts over so long a time have no answer. The kubelet waits 5 minutes at most between two starts."""
 FORGOTTEN = timedelta(hours=1)
 """After so long a time without a kill, a loop is over. A container may need a while until it is killed again."""
+
+
+class GoverningPolicy(Protocol):
+    """What governs a workload, be it a VPA object or a policy of our own."""
+
+    @property
+    def update_mode(self) -> UpdateMode | None:
+        """How pods are changed; None as a VPA without a mode has it."""
+
+    @property
+    def containers(self) -> tuple[ContainerPolicy, ...]:
+        """The rules of single containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +75,24 @@ def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: Unansw
 
 
 def condition_of(
-    vpa: VpaChanged, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
+    policy: GoverningPolicy, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
 ) -> MemoryBound | None:
-    """What the VPA's status says of the first container, by name, that is killed in a loop; None where none is."""
+    """What a status says of the first container, by name, that is killed in a loop; None where none is."""
     loop = min((each for each in kills if each.goes_on(at)), key=lambda each: each.container, default=None)
     if loop is None:
         return None
-    bound = _bound(vpa, loop, next((each for each in recommended if each.container == loop.container), None))
+    bound = _bound(policy, loop, next((each for each in recommended if each.container == loop.container), None))
     return MemoryBound(
         bound.reason, f"Container '{loop.container}' is OOM-killed again and again and gets no more memory: {bound.clause}"
     )
 
 
-def _bound(vpa: VpaChanged, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
-    policy = container_policy(vpa.containers, loop.container)
+def _bound(governing: GoverningPolicy, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
+    policy = container_policy(governing.containers, loop.container)
     if loop.sidecar:
         return MemoryBound("Sidecar", "it is an init container, for which nothing is recommended, as in upstream's VPA")
-    if vpa.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
-        return MemoryBound("UpdateMode", f"the update mode '{vpa.update_mode}' leaves running pods alone")
+    if governing.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+        return MemoryBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")
     if loop.resize is not ResizeState.NONE:
         return MemoryBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
     if _short(loop, advised, policy):

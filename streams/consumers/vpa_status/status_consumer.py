@@ -17,7 +17,13 @@ from typing import Protocol
 
 import structlog
 
-from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import (
+    ConditionStatus,
+    ConditionType,
+    DecidedCondition,
+    MemoryLimitFound,
+    VpaConditionsDecided,
+)
 from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
@@ -104,6 +110,8 @@ class StatusConsumer:
         self._cursor: Cursor | None = None
         self._now: datetime | None = None
         self._newest: dict[str, _Newest] = {}
+        self._limited: dict[str, tuple[int, bool]] = {}
+        """Of workloads without a VPA: the turn of the newest word, and whether memory is kept from them."""
         self._silence, self._read_to_end = TickSilence(clock), False
         self._listed = False
         self._unlisted: list[str] = []
@@ -134,9 +142,10 @@ class StatusConsumer:
 
     @property
     def memory_limited(self) -> int:
-        """How many VPAs have a target that is OOM-killed in a loop and gets no more memory."""
+        """How many VPAs, and workloads without one, are OOM-killed in a loop and get no more memory."""
         decisions = [newest.decision for newest in list(self._newest.values())]
-        return sum(not decision.withdrawn and any(map(_limits_memory, decision.conditions)) for decision in decisions)
+        vpas = sum(not decision.withdrawn and any(map(_limits_memory, decision.conditions)) for decision in decisions)
+        return vpas + sum(limited for _, limited in list(self._limited.values()))
 
     @property
     def _may_write(self) -> bool:
@@ -196,6 +205,10 @@ class StatusConsumer:
         match event:
             case VpaConditionsDecided() if event.cluster == cluster:
                 self._apply_decision(event, record)
+            case MemoryLimitFound() if event.workload.cluster == cluster:
+                turn, key = _turn_of(event.id), event.workload.key
+                if turn > self._limited.get(key, (-1, False))[0]:
+                    self._limited[key] = turn, not event.over
             case VpaChanged() if event.cluster == cluster:
                 self._writer.observe(event)
                 if event.key in self._newest:
@@ -208,10 +221,7 @@ class StatusConsumer:
 
     def _apply_decision(self, event: VpaConditionsDecided, record: Record) -> None:
         """Apply a decision: for each object the highest turn wins, and a repeat changes nothing."""
-        try:
-            turn = DecisionId.parse(event.id).turn
-        except ValueError as error:
-            raise BadRecord(str(error), "$.id") from None
+        turn = _turn_of(event.id)
         before = self._newest.get(event.key)
         if before is None or turn > before.turn:
             self._newest[event.key] = _Newest(event, turn, record)
@@ -292,6 +302,14 @@ class StatusConsumer:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._context.topics.wire("outcomes") for record in published)
+
+
+def _turn_of(decision: str) -> int:
+    """The turn of a decision by its id."""
+    try:
+        return DecisionId.parse(decision).turn
+    except ValueError as error:
+        raise BadRecord(str(error), "$.id") from None
 
 
 def _limits_memory(condition: DecidedCondition) -> bool:

@@ -20,7 +20,13 @@ from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
-from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import (
+    ConditionStatus,
+    ConditionType,
+    DecidedCondition,
+    MemoryLimitFound,
+    VpaConditionsDecided,
+)
 from schemas.facts.sources import SourceReported
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import PodName, Workload
@@ -28,6 +34,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.authors import Author, KnownBy
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 from streams import clock_log
@@ -340,6 +347,54 @@ def test_a_vpa_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_says_why
         decide(name, 2, last, withdrawn=name == "gone")
     found = {name: row for (what, name), row in site.rows(capsys).items() if what == "vpa"}
     assert found == {"demo/web/off": ("memory limited", f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: mode 'Off'")}
+
+
+def test_a_workload_of_a_policy_of_ours_that_is_killed_in_a_loop_says_why_until_it_does(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def decide(name: str, turn: int, *, over: bool = False) -> None:
+        workload, since = Workload("demo", "web", "Deployment", name), NOW - timedelta(days=2)
+        ident = f"conditions/0/{turn}/memory-limit/{workload.key}"
+        event = MemoryLimitFound(ident, since, workload, since, "UpdateMode", "mode 'Off'", {}, over=over)
+        site.append([site.codec.encode(event, topic="vpa-conditions", key=workload.key, partition=0, source="/test")])
+
+    decide("off", 1)
+    decide("ended", 1)
+    decide("ended", 2, over=True)
+    found = {name: row for (what, name), row in site.rows(capsys).items() if what == "workload"}
+    says = f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: mode 'Off'"
+    assert found == {"demo/web/Deployment/off": ("memory limited", says)}
+    for number in range(12):
+        decide(f"many-{number:02}", 1)
+    assert site.rows(capsys)["workload", "all"][1].startswith("3 more: ")
+
+
+def test_modes_that_leave_running_pods_alone_are_named_with_what_new_pods_get(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def say(name: str, mode: UpdateMode | None, *recommenders: str) -> None:
+        event = VpaChanged(NOW, "demo", "web", name, NOW, None, (), update_mode=mode, recommenders=recommenders)
+        site.append([site.codec.encode(event, topic="policies-latest", key=event.key, partition=0, source="/test")])
+
+    for name, mode in (
+        ("a", UpdateMode.OFF),
+        ("b", UpdateMode.INITIAL),
+        ("c", UpdateMode.OFF),
+        ("d", None),
+        ("e", UpdateMode.OFF),
+    ):
+        say(name, mode)
+    say("c", UpdateMode.RECREATE)
+    say("others", UpdateMode.OFF, "another")
+    site.append([NewRecord(SHOP.wire("policies-latest"), 0, b"demo/web/e", None)])
+    for target in ("demo/shop/*", "*", "other/*"):
+        site.append(policy_records([VerticalPolicyChanged(NOW, target, "1", UpdateMode.INITIAL)], site.codec))
+    found = {name: says for (what, name), (_, says) in site.rows(capsys).items() if what == "mode"}
+    new = "running pods stay as they are, and new pods get"
+    assert found == {
+        "Off": f"VPA web/a: {new} nothing of what is recommended, either",
+        "Initial": f"VPA web/b, policy '*', policy 'demo/shop/*': {new} what is recommended",
+    }
 
 
 @pytest.mark.parametrize(("ago", "came", "left"), [(3, False, True), (6, False, False), (4, True, True)])

@@ -15,11 +15,12 @@ from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import times
 from schemas.catalogue import Event
-from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
 from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from tests.support.cluster_events import turn
 from tests.support.status_scene import AT, HOUR, START, gone, pod, said, vpa
@@ -36,7 +37,7 @@ def topic(event: Event) -> str:
     match event:
         case VpaChanged() | VpaRemoved():
             return "policies"
-        case StageRulesChanged():
+        case StageRulesChanged() | VerticalPolicyChanged() | VerticalPolicyRemoved():
             return "rules"
         case SourceReported():
             return "cluster-changes"
@@ -50,13 +51,23 @@ def killed(name: str, target: str, minute: int) -> PodChanged:
     return replace(pod(name, target), containers=(ContainerSeen("app", last_run=run),))
 
 
-def step(stage: VpaConditions, number: int, *events: Event) -> list[VpaConditionsDecided]:
+def decided(stage: VpaConditions, number: int, *events: Event) -> list[Event]:
     inputs: dict[str, list[Event]] = {}
     for event in events:
         inputs.setdefault(topic(event).replace("-", "_"), []).append(event)
-    decided = [decided.event for decided in stage.step(turn(number, **inputs))]
-    assert all(isinstance(event, VpaConditionsDecided) for event in decided)
-    return decided  # type: ignore[return-value]  # as just seen
+    return [decided.event for decided in stage.step(turn(number, **inputs))]
+
+
+def step(stage: VpaConditions, number: int, *events: Event) -> list[VpaConditionsDecided]:
+    """What is decided about VPAs."""
+    return [event for event in decided(stage, number, *events) if isinstance(event, VpaConditionsDecided)]
+
+
+def limits(stage: VpaConditions, number: int, *events: Event) -> list[tuple[str, str]]:
+    """What is said of workloads without a VPA: which, and the reason; empty where it is over."""
+    found = [event for event in decided(stage, number, *events) if isinstance(event, MemoryLimitFound)]
+    assert all(event.over == (not event.reason) for event in found)
+    return [(event.workload.name, event.reason) for event in found]
 
 
 def statuses(decision: VpaConditionsDecided) -> dict[str, str]:
@@ -194,6 +205,32 @@ def test_what_is_kept_of_workloads_does_not_grow_with_those_that_come_and_go() -
     assert size(100) < 1.2 * size(10)
 
 
+def test_a_workload_of_a_policy_of_ours_that_is_killed_in_a_loop_has_its_bound_told_once_and_its_end() -> None:
+    stage, policy = open_stage(), VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.OFF)
+    minute = 60_000
+    assert limits(stage, START, policy, said("x"), killed("p", "x", 0)) == []
+    [found] = decided(stage, START + 16 * minute, killed("p", "x", 16), said("x", turn=START + 16 * minute))
+    assert isinstance(found, MemoryLimitFound)
+    assert (found.id, found.since) == (f"conditions/0/{START + 16 * minute}/memory-limit/demo/web/Deployment/x", found.at)
+    assert found.message.endswith("gets no more memory: the update mode 'Off' leaves running pods alone")
+    assert found.because["policy"] == {"target": "demo/*", "version": "1", "place": f"ullage.rules.v1:0:{START // 1000}"}
+    assert limits(stage, START + 20 * minute, killed("p", "x", 20)) == []
+    again = VerticalPolicyChanged(AT, "demo/*", "2", UpdateMode.RECREATE)
+    assert limits(stage, START + 21 * minute, again, said("x", turn=START + 21 * minute)) == [("x", "NotApplied")]
+    assert limits(stage, START + 22 * minute, gone("p", "x")) == [("x", "")]
+
+
+def test_what_a_vpa_says_of_itself_is_not_said_of_its_workload_and_what_nobody_governs_is_not_ours() -> None:
+    stage, minute = open_stage(), 60_000
+    loop = [(START, killed("p", "x", 0)), (START + 16 * minute, killed("p", "x", 16))]
+    assert [limits(stage, number, kill) for number, kill in loop] == [[], []]
+    policy = VerticalPolicyChanged(AT, "demo/web/*", "1", UpdateMode.OFF)
+    assert limits(stage, START + 17 * minute, policy) == [("x", "UpdateMode")]
+    assert limits(stage, START + 18 * minute, vpa(target="x"), pod("q", "x")) == [("x", "")]
+    assert limits(stage, START + 19 * minute, VpaRemoved(AT, "demo", "web", "api"), pod("q", "x")) == [("x", "UpdateMode")]
+    assert limits(stage, START + 20 * minute, VerticalPolicyRemoved(AT, "demo/web/*")) == [("x", "")]
+
+
 events = st.lists(
     st.builds(
         vpa,
@@ -204,6 +241,8 @@ events = st.lists(
         generation=st.integers(1, 3),
     )
     | st.builds(VpaRemoved, st.just(AT), st.just("demo"), st.just("web"), st.sampled_from(NAMES))
+    | st.builds(VerticalPolicyChanged, st.just(AT), st.just("demo/*"), st.just("1"), st.sampled_from(UpdateMode))
+    | st.builds(VerticalPolicyRemoved, st.just(AT), st.just("demo/*"))
     | st.builds(pod, st.sampled_from("pq"), st.sampled_from(TARGETS))
     | st.builds(killed, st.sampled_from("pq"), st.sampled_from(TARGETS), st.integers(-30, 300))
     | st.builds(gone, st.sampled_from("pq"), st.just("x"))
@@ -224,7 +263,7 @@ def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(turns: list[list[Event
     stage, resumed = open_stage(), open_stage()
     chunks: dict[str, bytes] = {}
     for number, batch in enumerate(turns):
-        assert step(resumed, START + number * HOUR, *batch) == step(stage, START + number * HOUR, *batch)
+        assert decided(resumed, START + number * HOUR, *batch) == decided(stage, START + number * HOUR, *batch)
         chunks |= {chunk: resumed.dump(chunk) for chunk in resumed.take_dirty()}
         if data.draw(st.booleans()):
             resumed = open_stage()

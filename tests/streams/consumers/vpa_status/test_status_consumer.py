@@ -11,7 +11,7 @@ from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from schemas.outcomes import Result
-from schemas.policies.vertical import ContainerMode, ContainerPolicy, UpdateMode
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import VpaRemoved
 from streams.codec.event_codec import causes, header
 from streams.consumers.executing.holder_lease import DURATION, HolderLease
@@ -114,6 +114,25 @@ def test_vpas_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_are_count
     scene.tick(START + 17 * 60_000)
     consumer.poll_once()
     assert consumer.alone.memory_limited == 0
+
+
+def test_workloads_that_a_policy_of_ours_leaves_in_such_a_loop_are_counted_too(scene: StatusScene) -> None:
+    consumer = scene.consumer()
+    policy = VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.OFF)
+    for minute in (0, 16):
+        run = ContainerRun(AT + timedelta(minutes=minute), reason=OOM_KILLED)
+        scene.say(policy, replace(pod("p"), containers=(ContainerSeen("app", last_run=run),)))
+        scene.tick(START + minute * 60_000)
+        consumer.poll_once()
+        assert consumer.alone.memory_limited == (minute > 0)
+    assert scene.consumer().poll_once() == 0, "there is no object to write"
+    scene.say(gone("p"))
+    scene.tick(START + 17 * 60_000)
+    consumer.poll_once()
+    assert consumer.alone.memory_limited == 0
+    later = scene.consumer()
+    later.poll_once()
+    assert later.alone.memory_limited == 0
 
 
 def test_the_same_said_again_is_not_written_again(scene: StatusScene, server: VpaServer) -> None:
