@@ -68,7 +68,7 @@ class GuardedConnection(asyncio.Protocol):
     def answered(self) -> None:
         """There is an answer; it may still be on its way."""
         self._enter(Phase.IDLE)
-        self._content, self._head, self._tail = None, 0, b""
+        self._head, self._tail = 0, b""
         self._give_back()
 
     async def take(self, size: int) -> None:
@@ -88,8 +88,10 @@ class GuardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a head or of a body."""
-        if self._phase is Phase.IDLE:
+        # What is answered before its body is there has the rest of it to come, which aiohttp throws away for a moment.
+        if self._phase is Phase.IDLE and (self._content is None or self._content.is_eof()):
             self._enter(Phase.HEAD)
+            self._content = None
         if self._phase is Phase.HEAD:
             if _END_OF_HEAD in self._tail + data:
                 self._enter(Phase.BODY)

@@ -266,15 +266,22 @@ def listening(runner: web.BaseRunner, limits: ConnectionLimits | None = None, co
 
 
 async def read_body(request: web.BaseRequest, most: int) -> bytes:
-    """The body, as far as it may be kept, and one byte more to show that it is too long. What is kept is in the budget of all."""
+    """The body, as far as it may be kept, and one byte more to show that it is too long. What is kept is in the budget of all.
+
+    Raises HTTPBadRequest where the connection ends before the body does: that is the caller's doing and no fault of ours, and
+    nobody is there to read it.
+    """
     connection = request.get(CONNECTION)
     pieces, size = list[bytes](), 0
-    async for piece in request.content.iter_any():
-        kept = piece[: max(0, most + 1 - size)]
-        if connection is not None and kept and not request.content.is_eof():
-            await connection.take(len(kept))
-        pieces.append(kept)
-        size += len(piece)
+    try:
+        async for piece in request.content.iter_any():
+            kept = piece[: max(0, most + 1 - size)]
+            if connection is not None and kept and not request.content.is_eof():
+                await connection.take(len(kept))
+            pieces.append(kept)
+            size += len(piece)
+    except OSError as ended:  # what the connection ended by is raised where its body is read
+        raise web.HTTPBadRequest(text=f"the connection ended within the body: {ended}\n") from ended
     return b"".join(pieces)
 
 

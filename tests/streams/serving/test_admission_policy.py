@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import time
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.units import Bytes, Seconds
+from streams.own_faults import TOTALS
 from streams.serving.body_budget import BodyBudget
 from streams.serving.certificates import self_made
 from streams.serving.connection_limits import ConnectionGate, ConnectionLimits, Phase, address_of
@@ -40,6 +42,8 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     """The length of what was sent, or many bytes."""
     if request.path == "/large":
         return web.Response(body=b"x" * LARGE)
+    if request.path == "/refused":
+        return web.Response(status=415)
     return web.Response(text=str(len(await read_body(request, 2 << 20))))
 
 
@@ -104,6 +108,35 @@ def test_a_body_that_does_not_come_ends_with_408(server: HttpsServer) -> None:
     with connected(server) as held:
         held.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
         assert received(held).startswith(b"HTTP/1.1 408 ")
+
+
+def test_who_still_sends_a_body_that_was_refused_gets_the_answer(server: HttpsServer) -> None:
+    with connected(server) as wordy:
+        wordy.sendall(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 << 20))
+        for _ in range(64):
+            wordy.sendall(b"x" * (1 << 16))
+        wordy.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello")
+        assert [line for line in received(wordy).splitlines() if line.startswith(b"HTTP/")] == [
+            b"HTTP/1.1 415 Unsupported Media Type",
+            b"HTTP/1.1 200 OK",
+        ]
+
+
+def test_a_connection_that_breaks_within_a_body_is_no_fault_of_ours(
+    server: HttpsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def post(request: web.Request) -> web.StreamResponse:
+        return await answer(request)
+
+    before = TOTALS["server"]
+    with caplog.at_level(logging.ERROR, "aiohttp.server"), HttpsServer([web.post("/", post)], None) as routed:
+        routed.secured = False  # type: ignore[attr-defined]  # for `connected`
+        for its in (server, routed):
+            for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+                with connected(its, source) as lost:
+                    lost.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
+            assert asked(its, "127.0.0.9") == b"5"
+    assert (caplog.messages, TOTALS["server"]) == ([], before)
 
 
 def test_an_answer_that_nobody_reads_is_given_up(server: HttpsServer) -> None:
