@@ -3,8 +3,11 @@
 `make sizing` writes them; a test holds that the page has them.
 """
 
+import math
 import re
 from pathlib import Path
+
+from streams.topics import CLOCK, DAY_MS, REACH_MS, TOPICS, KeySpace
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/sizing.md"
@@ -15,6 +18,15 @@ _SIZES = {1_000: "1k", 10_000: "10k", 100_000: "100k"}
 _SAMPLES_A_MINUTE = 2
 """Of a container: one of CPU, one of memory."""
 _TICKS_A_SECOND = 2
+_WRITTEN = re.compile(r"^\| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", re.MULTILINE)
+_DISK_SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_SEGMENT_DAYS = 7
+"""Days after which Kafka begins a new file. It deletes and compacts whole files, so records stay so much longer at most."""
+_FREE = 0.2
+"""Share of a volume that stays free: with less the alert and `doctor` warn."""
+_CHANGELOGS = "changelogs"
+USUAL = 10_000
+"""Containers for which the chart's own Kafka is meant."""
 
 
 def measured() -> dict[str, float]:
@@ -41,7 +53,49 @@ def _figures(rows: dict[str, float]) -> str:
         memory = count * rows[f"{short} containers, a VPA each: memory a container"] / 1e6
         checkpoint = rows[f"{short} containers: checkpoint bytes"] / 1e6
         lines.append(f"| {count:,} | {second:,.0f} | {share * 100:.1g} % of a core | {memory:,.1f} MB | {checkpoint:.1f} MB |")
-    return "\n".join([*lines, "", *_sentences(rows)]) + "\n"
+    return "\n".join([*lines, "", *_sentences(rows), *_disk_table()]) + "\n"
+
+
+def written() -> dict[str, float]:
+    """Bytes that a container adds in a day, the larger of two figures, by short name; those of `clock` are of an installation."""
+    return {name: max(float(size.replace(",", "")) for size in sizes) for name, *sizes in _WRITTEN.findall(BENCH.read_text())}
+
+
+def _days(name: str) -> float:
+    """For how many days a topic has a record on disk, at most; what is compacted keeps little of what is older."""
+    topic = next(each for each in TOPICS if each.name == name)
+    days = topic.need.retention_ms / DAY_MS
+    if "compact" in topic.cleanup:
+        days = 0 if topic.keyed is KeySpace.LATEST else REACH_MS / DAY_MS
+    return days + _SEGMENT_DAYS
+
+
+def a_day(containers: int) -> float:
+    """Bytes that are written in a day, of one copy."""
+    return sum(size * (1 if name == CLOCK else containers) for name, size in written().items())
+
+
+def on_disk(containers: int) -> float:
+    """Bytes on disk when every topic has been kept for its time, of one copy. A changelog keeps what the last marks name."""
+    kept = {name: size * _days(name) for name, size in written().items() if name != _CHANGELOGS}
+    kept[_CHANGELOGS] = written()[_CHANGELOGS]  # a day's writes are far more than compaction leaves
+    return sum(size * (1 if name == CLOCK else containers) for name, size in kept.items())
+
+
+def volume_gib(containers: int) -> int:
+    """GiB of a volume that holds it, with `_FREE` left free, in steps of five."""
+    return math.ceil(on_disk(containers) / (1 - _FREE) / (1 << 30) / 5) * 5
+
+
+def _disk_table() -> list[str]:
+    head = [
+        "",
+        "| containers | written a day | on disk, everything kept for its time | a volume for that |",
+        "|---|---:|---:|---:|",
+    ]
+    sizes = [(a_day(count) / 1e9, on_disk(count) / 1e9, volume_gib(count)) for count in _DISK_SIZES]
+    rows = zip(_DISK_SIZES, sizes, strict=True)
+    return head + [f"| {n:,} | {day:,.2f} GB | {kept:,.0f} GB | {volume:,} GiB |" for n, (day, kept, volume) in rows]
 
 
 def _sentences(rows: dict[str, float]) -> list[str]:
