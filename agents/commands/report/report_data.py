@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from agents.commands.recommend import held_back, recommendation_table
 from agents.commands.recommend.recommendation_table import RecommendedContainer
-from agents.commands.report.report_history import ReportHistory
+from agents.commands.report.report_history import ReportHistory, act_name
 from agents.commands.report.time_chart import ChartMark
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
@@ -328,8 +328,7 @@ class _Reading:
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
         if self._changed(event):
-            what = "admission" if event.action is Action.PATCH else event.action.value
-            mark = ChartMark(event.at, what, f"{event.subject.name}: {event.reason}", event.decision)
+            mark = ChartMark(event.at, act_name(event.action), f"{event.subject.name}: {event.reason}", event.decision)
             self._mark(event.subject.workload, "", mark)
 
     def _changed(self, event: ActionFinished) -> bool:

@@ -10,11 +10,16 @@ from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.usage import ContainerOOMKilled
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import Action, ActionFinished, Result
 
 MOST_ACTS = 40
 """Of a workload, and of all nodes together: the newest."""
 _CPU = "resource.cpu"
+
+
+def act_name(action: Action) -> str:
+    """What an act is called on the page."""
+    return "admission" if action is Action.PATCH else action.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,10 @@ class ReportHistory:
     def take(self, event: Event) -> None:
         """The next event."""
         match event:
-            case ActionFinished(subject=subject):
+            case ActionFinished(subject=subject) if event.result is not Result.OFFERED:  # what came of it follows
                 act = ReportedAct(
                     event.at,
-                    f"{event.action.value} {event.result.value}",
+                    f"{act_name(event.action)} {event.result.value}",
                     f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name,
                     event.reason,
                     event.decision,

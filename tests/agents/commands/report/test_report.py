@@ -118,6 +118,8 @@ def test_a_workloads_page_has_its_acts_with_their_explanations_and_what_to_write
     assert "requests recommended" in explained[asked[0]]
     assert all("[ullage." in explained[about] for about in newest)
     assert "OOM kill" in ledger
+    assert "admission done" in ledger
+    assert "offered" not in ledger
     assert "Risk high: an OOM kill within a day" in ledger
     [snippet] = re.findall(r'<pre class="snippet">(.*?)</pre>', ledger, re.DOTALL)
     [container] = yaml.safe_load(snippet)["containers"]
