@@ -229,11 +229,11 @@ def nodes(scenario: Scenario) -> list[SimulatedNode]:
 
 def groups(scenario: Scenario, start: datetime) -> list[SimulatedNodeGroup]:
     """Its groups of nodes."""
-    return [_group(one, int(start.timestamp())) for one in scenario.groups]
+    return [_group(group, int(start.timestamp())) for group in scenario.groups]
 
 
 def _group(one: ScenarioGroup, start: int) -> SimulatedNodeGroup:
-    away = [(start + _seconds(each.after), _seconds(each.lasts)) for each in one.shortages]
+    away = [(start + _seconds(shortage.after), _seconds(shortage.lasts)) for shortage in one.shortages]
     return SimulatedNodeGroup(
         one.name,
         one.type,
@@ -254,8 +254,11 @@ def _seconds(text: str) -> int:
 def rules(scenario: Scenario, start: datetime) -> PodAdmission:
     """What refuses its pods. Raises BadInput for a quantity that is none."""
     begin = int(start.timestamp())
-    quotas = [SimulatedQuota(*_named(one), _hard(one), *_time(one, begin)) for one in scenario.quotas]
-    policies = [SimulatedPolicy(*_named(one), _amounts(one.most, one.name), *_time(one, begin)) for one in scenario.policies]
+    quotas = [SimulatedQuota(*_named(quota), _hard(quota), *_time(quota, begin)) for quota in scenario.quotas]
+    policies = [
+        SimulatedPolicy(*_named(policy), _amounts(policy.most, policy.name), *_time(policy, begin))
+        for policy in scenario.policies
+    ]
     ranges = [SimulatedLimitRange(*_named(one), (_limit(one),)) for one in scenario.limit_ranges]
     return PodAdmission(quotas, ranges, policies)
 

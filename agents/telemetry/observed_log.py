@@ -58,7 +58,7 @@ class ObservedLog:
         except LogUnavailable as error:
             self._troubles[what] = str(error)
             raise
-        for mended in [each for each in self._troubles.copy() if each[0] == doing and each[1] & what[1]]:
+        for mended in [trouble for trouble in self._troubles.copy() if trouble[0] == doing and trouble[1] & what[1]]:
             self._troubles.pop(mended, None)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:

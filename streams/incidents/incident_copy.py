@@ -80,7 +80,7 @@ def to_file(  # noqa: PLR0913  # wired in one place
     bounds = {wire: _bounds(context, wire, stretch, cuts) for wire in stretch.topics}
     tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
     clusters: set[str] = set()
-    of = sum(end - begin for each in bounds.values() for begin, end in each)
+    of = sum(end - begin for bound in bounds.values() for begin, end in bound)
 
     def records() -> Iterator[Record]:
         count = 0
@@ -127,7 +127,7 @@ def _cuts(context: LogContext, stretch: Stretch) -> _Cuts:
 
 def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> list[tuple[int, int]]:
     """First offset and end of each partition."""
-    log, found, name = context.log, [], _short(context, wire)
+    log, bounds, name = context.log, [], _short(context, wire)
     for partition in range(log.partitions(wire)):
         begin, end = log.begin(wire, partition), log.end(wire, partition)
         if name == CLOCK and cuts.since.last is not None:
@@ -140,8 +140,8 @@ def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> li
             said = cuts.until.next if name == CLOCK else cuts.until.end(name, partition)
             decided = offset_at(log, wire, partition, stretch.until) if clock_log.comes_after_its_tick(name) else 0
             end = min(end, max(said, decided))
-        found.append((begin, max(begin, end)))
-    return found
+        bounds.append((begin, max(begin, end)))
+    return bounds
 
 
 def _short(context: LogContext, wire: str) -> str:

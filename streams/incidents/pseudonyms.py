@@ -225,12 +225,12 @@ def _kept_words() -> frozenset[str]:
 @cache
 def _field_names() -> frozenset[str]:
     """Names of fields of events, and of the parts that dead letters and columns have."""
-    names = {each.name for kind in _schema() if is_dataclass(kind) for each in fields(kind)}
+    names = {field.name for kind in _schema() if is_dataclass(kind) for field in fields(kind)}
     return frozenset(names | {"names", "text", "base64", "size", "reason", "path", "by", "key", "value", "headers"})
 
 
 @cache
 def _mappings() -> frozenset[str]:
     """Names of fields that map names, all but those whose names are ours."""
-    found = {each.name for kind in _schema() if is_dataclass(kind) for each in fields(kind) if "Mapping" in str(each.type)}
+    found = {field.name for kind in _schema() if is_dataclass(kind) for field in fields(kind) if "Mapping" in str(field.type)}
     return frozenset(found - _OUR_TERMS)

@@ -175,31 +175,31 @@ def _recommendations(
 
 def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
     kept = {risk.container: risk for risk in delivered_risks(decision.because)}
-    for each in decision.containers:
-        of_pods = workload_pods.of_container(seen, each.container)
+    for container in decision.containers:
+        of_pods = workload_pods.of_container(seen, container.container)
         requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
-        oom = decision.oom_at is not None and decision.oom_container == each.container and now - decision.oom_at < _LATELY
-        risk, why = request_risk.of_pods(of_pods, each, oom=oom)
+        oom = decision.oom_at is not None and decision.oom_container == container.container and now - decision.oom_at < _LATELY
+        risk, why = request_risk.of_pods(of_pods, container, oom=oom)
         yield RecommendedContainer(
             decision.workload.namespace,
             decision.workload.kind,
             decision.workload.name,
-            each.container,
+            container.container,
             pods,
             requests,
-            each.target,
-            each.lower,
-            each.upper,
-            _saved(of_pods, each.target, pods),
+            container.target,
+            container.lower,
+            container.upper,
+            _saved(of_pods, container.target, pods),
             risk,
             why,
             decision.workload.cluster,
             Amounts() if of_pods is None else of_pods.limits,
             decision.other_recommender,
             of_pods,
-            _over(requests, each),
-            leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == each.container), ""),
-            risk_kept=kept.get(each.container),
+            _over(requests, container),
+            leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == container.container), ""),
+            risk_kept=kept.get(container.container),
         )
 
 
@@ -213,6 +213,6 @@ def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amount
     if of_pods is None:
         return Amounts()
     requests = [*of_pods.all[:pods], *[of_pods.usual] * (pods - len(of_pods.all))]
-    cpu = [each.cpu - target.cpu for each in requests if each.cpu is not None and target.cpu is not None]
-    memory = [each.memory - target.memory for each in requests if each.memory is not None and target.memory is not None]
+    cpu = [request.cpu - target.cpu for request in requests if request.cpu is not None and target.cpu is not None]
+    memory = [request.memory - target.memory for request in requests if request.memory is not None and target.memory is not None]
     return Amounts(Cores(sum(cpu)) if cpu else None, Bytes(sum(memory)) if memory else None)

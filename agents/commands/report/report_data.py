@@ -314,10 +314,10 @@ class _Reading:
         self._created.pop(event.pod.uid, None)
 
     def _recommended(self, event: RequestsRecommended, at: datetime) -> None:
-        for each in event.containers:
-            chart = self._data.charts.get((event.workload.key, each.container))
+        for container in event.containers:
+            chart = self._data.charts.get((event.workload.key, container.container))
             if chart is not None:
-                chart.target.add(at, each.target.cpu, each.target.memory)
+                chart.target.add(at, container.target.cpu, container.target.memory)
 
     def _kill(self, event: ContainerOOMKilled) -> None:
         self._data.kills += 1
@@ -371,4 +371,4 @@ class _Reading:
 
 def _requested(pod: PodChanged) -> Amount:
     requests = [seen.requests for seen in pod.containers]
-    return sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests))
+    return sum(request.cpu or 0.0 for request in requests), float(sum(request.memory or 0 for request in requests))

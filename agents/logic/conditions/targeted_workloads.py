@@ -193,10 +193,10 @@ class TargetIndex:
 
     def live_requests(self, workload: str, heartbeat: Seconds) -> DecidedRequests | None:
         """The newest recommendation of a workload, if its recommender still maintains it."""
-        found = self.requests.get(workload)
-        if found is None or self._silent(workload, found.turn, heartbeat):
+        live_requests = self.requests.get(workload)
+        if live_requests is None or self._silent(workload, live_requests.turn, heartbeat):
             return None
-        return found
+        return live_requests
 
     def containers(self, workload: str, heartbeat: Seconds) -> Sequence[ContainerRecommendation] | None:
         """The recommendation for a workload: empty for none, None while it is unknown."""

@@ -78,7 +78,7 @@ def condition_of(
     policy: GoverningPolicy, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
 ) -> MemoryBound | None:
     """What a status says of the first container, by name, that is killed in a loop; None where none is."""
-    loop = min((each for each in kills if each.goes_on(at)), key=lambda each: each.container, default=None)
+    loop = min((kill for kill in kills if kill.goes_on(at)), key=lambda each: each.container, default=None)
     if loop is None:
         return None
     bound = _bound(policy, loop, next((each for each in recommended if each.container == loop.container), None))
