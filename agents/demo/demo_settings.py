@@ -94,6 +94,7 @@ class Day:
             "cluster.name": self.cluster,
             "cluster.seed": self.seed,
             "cluster.start": self.start.isoformat(),
+            "cluster.period_seconds": int(self.tick.total_seconds()),
             **self.special,
         }
 

@@ -8,7 +8,7 @@ with a scaling, their sources and consumers run here, too.
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from agents.logic.admission.admission_settings import AdmissionSettings
@@ -55,6 +55,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
 
     make = partial(AdmissionReviewer, settings.name, settings=AdmissionSettings())
     view = AdmissionView(context(), make, heartbeat=VerticalSettings().heartbeat)
+    view.offers.patience = max(view.offers.patience, 2 * settings.period)
     outcomes = OutcomeQueue(context())
     if another is not None:
         threading.Thread(target=view.follow, args=(threading.Event(),), name="admission-view", daemon=True).start()
@@ -72,17 +73,21 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     if any(each.scaling is not None for each in settings.deployments):
         replicas = open_replicas(shop.cluster, context)
         shop = _joined(shop, replicas.publish, replicas.act)
-    return shop if not settings.groups else _with_groups(shop, context, acting=True)
+    return shop if not settings.groups else _with_groups(shop, context, settings.period, acting=True)
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
     """The same shop without anything that changes it."""
     shop = _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
-    return shop if not settings.groups else _with_groups(shop, lambda: LogContext.of(log, topics, settings.name), acting=False)
+    return (
+        shop
+        if not settings.groups
+        else _with_groups(shop, lambda: LogContext.of(log, topics, settings.name), settings.period, acting=False)
+    )
 
 
-def _with_groups(shop: Shop, context: Callable[[], LogContext], *, acting: bool) -> Shop:
-    groups = open_node_groups(shop.cluster, context)
+def _with_groups(shop: Shop, context: Callable[[], LogContext], period: timedelta, *, acting: bool) -> Shop:
+    groups = open_node_groups(shop.cluster, context, apart=period)
     return _joined(shop, groups.publish, groups.act if acting else lambda: None)
 
 

@@ -6,7 +6,7 @@ process, as its admission does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from agents.processes.source_asg import node_template
 from streams.clients.aws.aws_client import AwsClient
@@ -36,12 +36,20 @@ class SimulatedNodeGroups:
 
 
 def open_node_groups(
-    cluster: SimulatedCluster, context: Callable[[], LogContext], *, world: NodeWorld | None = None
+    cluster: SimulatedCluster,
+    context: Callable[[], LogContext],
+    *,
+    world: NodeWorld | None = None,
+    apart: timedelta = timedelta(),
 ) -> SimulatedNodeGroups:
-    """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures."""
+    """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures.
+
+    `apart` is how far apart the moments of `publish` are.
+    """
     acted_on = world or node_world(cluster)
     scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
     groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
+    groups.period = max(groups.period, apart)
     consumer = asg_consumer(context(), acted_on, OPTIONS)
 
     def publish(at: datetime) -> None:

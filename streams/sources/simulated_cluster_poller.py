@@ -11,7 +11,6 @@ it notices pods that were deleted meanwhile and repeats no kill.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -92,10 +91,9 @@ class SimulatedClusterPoller:
 
     def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
         for pod in pods:
-            changed = pod_changed(pod, at)
             before = self._current.get(pod.pod.uid)
-            if before is None or at - before.at >= REPUBLISH_AFTER or replace(before, at=at) != changed:
-                self._current[pod.pod.uid] = changed
+            if before is None or at - before.at >= REPUBLISH_AFTER or pod_changed(pod, before.at) != before:
+                changed = self._current[pod.pod.uid] = pod_changed(pod, at)
                 yield from self._pod_records(changed)
 
     def _gone(self, pods: Sequence[Pod], at: datetime, published: PublishedState) -> Iterable[NewRecord]:

@@ -32,11 +32,10 @@ from schemas.outcomes import Action, ActionFinished, AdmittedAmounts, OutcomeDet
 from streams.clients.kube.quantities import meets
 
 PATIENCE = timedelta(seconds=60)
-"""How long a pod may take from the offer until a source reports it."""
+"""How long a pod may take from the offer until a source reports it, and how much older than its offer it may seem: the API server
+and the clock of the log need not agree."""
 _HEARD = timedelta(seconds=15)
 """A source that was at work so long after the offer would have reported the pod: it publishes within seconds."""
-_EARLIER = timedelta(seconds=60)
-"""How much older than its offer a pod may seem: the API server and the clock of the log need not agree."""
 _OTHERS = timedelta(seconds=15)
 """What another replica or an earlier process offered is concluded so much later: its own conclusion may be on its way."""
 REACH = admission_pauses.REMEMBERED
@@ -74,6 +73,8 @@ class Offers:
 
     def __init__(self, cluster: str) -> None:
         self._cluster, self._lock = cluster, threading.Lock()
+        self.patience = PATIENCE
+        """Longer where sources look less often than that."""
         self._offers: OrderedDict[str, _Offer] = OrderedDict()
         """The newest by what is offered."""
         self._concluded: OrderedDict[str, None] = OrderedDict()
@@ -166,7 +167,7 @@ class Offers:
     def _seen(self, fact: PodChanged, place: Place) -> None:
         """A pod with a note was reported: the offer that it follows was taken."""
         offer = None if fact.admitted is None else self._offers.get(fact.admitted.offer)
-        if offer is None or fact.created < offer.outcome.at - _EARLIER:
+        if offer is None or fact.created < offer.outcome.at - self.patience:
             return
         offer.settled = True
         outcome = _taken(offer, fact)
@@ -190,10 +191,10 @@ class Offers:
 
     def _losses(self, now: datetime) -> Iterator[OutcomeWithCause]:
         for offer in self._offers.values():
-            end = offer.outcome.at + PATIENCE + (timedelta() if offer.own else _OTHERS)
+            end = offer.outcome.at + self.patience + (timedelta() if offer.own else _OTHERS)
             if not offer.settled and now >= end and self._heard is not None and self._heard >= offer.outcome.at + _HEARD:
                 offer.settled = True
-                yield _lost(offer, self._refused(offer)), offer.cause
+                yield _lost(offer, self._refused(offer), self.patience), offer.cause
 
 
 def _taken(offer: _Offer, fact: PodChanged) -> ActionFinished:
@@ -213,17 +214,17 @@ def _taken(offer: _Offer, fact: PodChanged) -> ActionFinished:
     )
 
 
-def _lost(offer: _Offer, refused: str | None) -> ActionFinished:
+def _lost(offer: _Offer, refused: str | None, patience: timedelta) -> ActionFinished:
     """The outcome of an offer of which no pod came. `refused`: None unless the controller wants the pod and cannot make it."""
     made = offer.outcome
     tries = f" in {offer.tries} tries" if offer.tries >= _ENOUGH_TRIES else ""
     what = made.reason.removeprefix(_OFFERED)
     why = f" (the controller was answered: {refused})" if refused else ""
-    reason = f"no pod of {offer.admitted.controller} came within {PATIENCE.seconds} s{tries}{why} with {what}"
+    reason = f"no pod of {offer.admitted.controller} came within {patience.seconds} s{tries}{why} with {what}"
     return replace(
         made,
         id=str(OutcomeId(made.decision, Action.PATCH, f"lost:{OutcomeId.parse(made.id).subject.removeprefix('offer:')}")),
-        at=made.at + PATIENCE,
+        at=made.at + patience,
         result=Result.LOST,
         reason=reason,
         detail=OutcomeDetail.NONE if refused is None else OutcomeDetail.NOT_SEEN,

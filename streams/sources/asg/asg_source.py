@@ -101,6 +101,8 @@ class AsgSource:
         self._states: dict[str, InstanceState] = {}
         self._states_after: datetime | None = None
         self._turns = ActivityTurns()
+        self.period = REPORT_PERIOD
+        """How often it says that it is running. Longer where it is asked to look less often, or it would seem silent."""
         self._reported: tuple[datetime, tuple[object, ...]] | None = None
         self._logged: dict[str, str] = {}
         self._lacks: dict[str, str] = {}
@@ -292,10 +294,10 @@ class AsgSource:
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
         """Report that this source is running, when that is due or when what it sees or lacks has changed."""
         now = (sees, *sorted(self._lacks)) if sees else (False,)
-        if self._reported is not None and self._reported[1] == now and at - self._reported[0] < REPORT_PERIOD:
+        if self._reported is not None and self._reported[1] == now and at - self._reported[0] < self.period:
             return []
         self._reported = at, now
-        cluster, period = self._context.cluster, Seconds(REPORT_PERIOD.total_seconds())
+        cluster, period = self._context.cluster, Seconds(self.period.total_seconds())
         lacks = tuple(what[:MOST_TEXT] for what in list(self._lacks.values())[:_MOST_LACKS]) if sees else ()
         event = SourceReported(at, cluster, NAME, (TOPIC,) if sees else (), period, lacks)
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
