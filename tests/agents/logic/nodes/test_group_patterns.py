@@ -194,6 +194,19 @@ def test_a_node_whose_device_is_not_there_yet_is_still_on_its_way() -> None:
     assert (len(run.grown), run.removed) == (1, [])
 
 
+def test_a_node_beside_one_with_a_device_that_lacks_its_own_is_still_on_its_way() -> None:
+    """Its driver takes five minutes; the pod has its node by then, and no further one came."""
+    size = {**SIZE, GPU: 1}
+    fact = group(template=NodeTemplateSeen({}, (), size, size), desired=1, most=20)
+    old = [instance("old"), node("old", allocatable=size, capacity=size), pod("r", node="old"), controller()]
+    run = ScalerRun(fact, shape(requests={"cpu": 1000, GPU: 1}), *old, settings=QUICK)
+    run.step(pod("p", created=run.now))
+    assert grown(run, fact, 300) == ["new1"]
+    run.step(node("new1", created=when(run.now), allocatable=size, capacity=size), pod("p", node="new1"))
+    run.run(120)
+    assert (run.grown, run.removed) == ([("a", 1, 2)], [])
+
+
 def test_a_device_that_never_comes_is_learned() -> None:
     size = {**SIZE, GPU: 1}
     fact = group(template=NodeTemplateSeen({}, (), size, size))

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import scaling_dry_run, scaling_plans
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
-from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, SizeCorrectionPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeTaint
@@ -132,6 +133,24 @@ def test_a_size_that_nobody_can_lower_does_not_rise_with_each_failure(profile: s
     cloud.go(3 * HOURS)
     assert run.grown == [("a", 1, 4)]
     assert cloud.beyond == []
+
+
+def test_a_group_whose_instances_never_join_is_tried_more_and_more_seldom() -> None:
+    """Its healthy nodes stay, each instance without a node is ended, and the pauses between two tries never become shorter."""
+    run = ScalerRun(shape("a", cpu=3500, node_selector={"group": "a"}), controller("a"), tick=5000)
+    cloud = NodeCloud(run, group("a", desired=2))
+    cloud.wait("a", "running-0", "running-1", only="a")
+    cloud.go(10.0)
+    cloud.breaks("a", Fault.NEVER_REGISTERS, 0)
+    cloud.wait("a", "p", only="a")
+    cloud.go(4 * HOURS)
+    tries = [plan.at for plan in run.of(ScaleUpPlanned)]
+    pauses = [(after - before).total_seconds() for before, after in pairwise(tries)]
+    assert len(pauses) >= 3
+    assert pauses[0] < pauses[-1]
+    assert all(before <= after + 60.0 for before, after in pairwise(pauses))
+    assert {after for _group, _before, after in run.grown} == {3}
+    assert sorted(cloud.placed) == ["running-0", "running-1"]
 
 
 def test_a_long_shortage_ends_with_the_size_that_exists_though_its_pods_have_gone() -> None:

@@ -20,6 +20,7 @@ from schemas.facts.scheduled_pods import (
     RequiredPodAffinity,
     SpreadConstraint,
 )
+from schemas.well_known_labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from streams.clients.kube.scheduling_objects import (
     DaemonSetObject,
     DetailedNodeObject,
@@ -164,6 +165,12 @@ def test_a_daemonset_tells_the_shape_of_its_pods_before_there_are_any() -> None:
         {"group": "a"},
     )
     assert fact.template.owner == ControllingOwner("DaemonSet", "agent", "apps/v1")
+
+
+def test_annotations_that_keep_a_pod_where_it_is_are_told_whoever_they_are_from() -> None:
+    kept = {DO_NOT_DISRUPT: "true", SAFE_TO_EVICT: "false"}
+    scene = listed(pod("web-1", REPLICA_SET, annotations={**kept, "team": "shop"}))
+    assert [one.annotations for one in facts(scene) if isinstance(one, PodShapeSeen)] == [kept]
 
 
 def test_labels_that_tell_the_pods_of_a_set_apart_make_no_shapes() -> None:
