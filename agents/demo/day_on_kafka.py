@@ -79,7 +79,8 @@ class KafkaDay:
 
     def _start_shop(self) -> None:
         (port,) = free_ports(1)
-        self._start("shop", ["source", "simulated", "--port", str(port)])
+        looks = {"cluster.period_seconds": int(self.day.tick.total_seconds())}
+        self._start("shop", ["source", "simulated", "--port", str(port)], more=looks)
         self._start_workers()
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))

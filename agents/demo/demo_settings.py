@@ -94,7 +94,6 @@ class Day:
             "cluster.name": self.cluster,
             "cluster.seed": self.seed,
             "cluster.start": self.start.isoformat(),
-            "cluster.period_seconds": int(self.tick.total_seconds()),
             **self.special,
         }
 
