@@ -1,4 +1,7 @@
-"""Evictions where no new pods may be made, with the real API server, controllers and source: little goes, and it is said why."""
+"""Evictions where no new pods may be made, or somebody protects them, with the real API server, controllers and source.
+
+Little goes, and it is said why.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from agents.settings.loading import load
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.resource_quotas import ResourceQuotaChanged
@@ -40,6 +44,7 @@ SET = {
     "updates.min_replicas": "1",
     "updates.eviction_tolerance": "1",
     "updates.unchanged_pause": "0",
+    "updates.protected_service_accounts": "tier=critical",
     "topics.partitions": str(PARTITIONS),
 }
 
@@ -112,7 +117,8 @@ def updating(plane: Plane, world: World, client: KubernetesClient) -> Iterator[U
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
-    world.deployment("web", replicas=REPLICAS)
+    # the plane runs without the admission that names this account in each pod that names none
+    world.deployment("web", replicas=REPLICAS, spec={"serviceAccountName": "default"})
     with made.scene.watching(lease=LEASE):
         yield made
     stop.set()
@@ -196,3 +202,36 @@ def test_where_no_node_takes_the_successor_one_goes(updating: Updating) -> None:
     finally:
         for node in nodes:
             world.ask.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "says"),
+    [
+        (NAMESPACE, {"annotations": {"ullage/protected": "true"}}, "is protected by its annotation 'ullage/protected=true'"),
+        (SERVICE_ACCOUNT, {"labels": {"tier": "critical"}}, "ServiceAccount 'default' is protected by its label 'tier=critical'"),
+    ],
+)
+def test_pods_stay_while_their_namespace_or_service_account_protects_them(
+    updating: Updating, kind: str, mark: dict[str, dict[str, str]], says: str
+) -> None:
+    """The source watches this namespace alone, so of namespaces it asks for the one by its name."""
+    world = updating.world
+    path = f"/api/v1/namespaces/{world.namespace}" if kind == NAMESPACE else world.path("serviceaccounts", "default")
+    wait_for(lambda: world.ask.find(path), what="the controllers have made the account")
+    world.ask.patch(path, {"metadata": mark})
+
+    def known() -> bool:
+        facts = [event for event in updating.scene.events("pod-changes-by-cluster") if isinstance(event, ObjectMetadataChanged)]
+        return any((fact.kind == kind and "tier" in fact.labels) or "ullage/protected" in fact.annotations for fact in facts)
+
+    wait_for(known, what="the log knows of the mark")
+    updating.minutes(5)
+    assert (updating.evictions(), updating.there()) == (0, 4)
+    assert says in updating.reason("protected")
+    world.ask.patch(path, {"metadata": {where: dict.fromkeys(names) for where, names in mark.items()}})
+
+    def more() -> bool:
+        updating.minute()
+        return updating.evictions() > 0
+
+    wait_for(more, timeout=60.0, what="without the mark pods go")
