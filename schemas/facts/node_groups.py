@@ -32,7 +32,8 @@ class NodeGroupSeen:
     `suspended` are the processes of the group that somebody stopped. `provision` is how long a node of it may take to join.
     `unscalable` says in a sentence why its sizes are no numbers of nodes. `lifetime`: when its cloud replaces an instance by
     itself. `rebalances`: its cloud also replaces one by itself that it recommends to replace.
-    `refreshing`: it is replacing all of them now.
+    `refreshing`: it is replacing all of them now. `own_versions`: what types of a mixed group would be started from that have a
+    launch template of their own.
     """
 
     at: datetime
@@ -55,6 +56,7 @@ class NodeGroupSeen:
     lifetime: Seconds | None = None
     rebalances: bool = False
     refreshing: bool = False
+    own_versions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

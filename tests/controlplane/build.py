@@ -175,6 +175,12 @@ def _copy(module: Path, names: tuple[str, ...], into: Path) -> None:
         (into / Path(name).name).write_bytes((module / name).read_bytes())
 
 
+def source_of_kubernetes() -> Path:
+    """Where Go keeps the source that the control plane was built from, if it still has it."""
+    cache = _go(["env", "GOMODCACHE"]).strip() if shutil.which("go") else ""
+    return Path(cache or "absent") / "k8s.io" / f"kubernetes@v{VERSION}"
+
+
 def _check_go() -> None:
     if shutil.which("go") is None:
         raise BuildError(f"No 'go' on the PATH: the control plane is built with Go {GO[0]}.{GO[1]} or newer.")

@@ -163,6 +163,7 @@ EXAMPLES: tuple[Event, ...] = (
         launch_version="lt-0abc:7",
         suspended=("AZRebalance",),
         provision=600.0,
+        own_versions=("lt-0def:2",),
     ),
     NodeGroupGone(AT, "prod", "workers-a"),
     NodeInstanceSeen(

@@ -86,12 +86,16 @@ class AutoScalingGroup:
     """Seconds after which AWS replaces an instance by itself, without a drain; 0 for never."""
     rebalances: bool = False
     """Whether AWS replaces a spot instance by itself when it recommends that."""
+    operator: str = ""
+    """The service of AWS that alone may change it; empty for none."""
 
     @property
     def unscalable(self) -> str:
         """Why its sizes cannot be used, in a sentence; empty if they can."""
         if self.deleting:
             return "AWS is deleting it"
+        if self.operator:
+            return f"only '{self.operator}' may change it (Operator)"
         if self.units != NODES:
             return f"its sizes count '{self.units}' and not nodes (DesiredCapacityType)"
         weights = {1} if self.mixed is None else {1, *self.mixed.weights}
@@ -153,6 +157,7 @@ def read_group(answer: Mapping[str, Any]) -> AutoScalingGroup:
         deleting=bool(answer.get("Status")),  # AWS has no other status than that a group is being deleted
         lifetime=int(answer.get("MaxInstanceLifetime") or 0),
         rebalances=bool(answer.get("CapacityRebalance")),
+        operator=str((answer.get("Operator") or {}).get("Principal") or ""),
     )
 
 

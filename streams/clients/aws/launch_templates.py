@@ -54,7 +54,8 @@ class TemplateVersion:
 class MixedInstances:
     """A mixed-instances policy. `types` are the overriding ones, by preference; `spot`: some of the instances are spot.
 
-    `weights`: how much of the group's size an instance of each of the types counts for, as far as that is said.
+    `weights`: how much of the group's size an instance of each of the types counts for, as far as that is said. `own_templates`:
+    those of types that are started from another template than the others.
     """
 
     template: TemplateReference | None
@@ -62,6 +63,7 @@ class MixedInstances:
     requirements: TypeRequirements | None = None
     spot: bool = False
     weights: tuple[int, ...] = ()
+    own_templates: tuple[TemplateReference, ...] = ()
 
 
 def read_reference(answer: Mapping[str, Any] | None) -> TemplateReference | None:
@@ -78,6 +80,7 @@ def read_mixed(answer: Mapping[str, Any]) -> MixedInstances:
     launch, distribution = answer.get("LaunchTemplate") or {}, answer.get("InstancesDistribution") or {}
     overrides = launch.get("Overrides") or ()
     weights = tuple(int(one["WeightedCapacity"]) for one in overrides if one.get("WeightedCapacity"))
+    own = (read_reference(one.get("LaunchTemplateSpecification")) for one in overrides)
     demanded = next((one["InstanceRequirements"] for one in overrides if one.get("InstanceRequirements")), None)
     return MixedInstances(
         template=read_reference(launch.get("LaunchTemplateSpecification")),
@@ -85,6 +88,7 @@ def read_mixed(answer: Mapping[str, Any]) -> MixedInstances:
         requirements=None if demanded is None else read_requirements(demanded),
         spot=int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) < 100,  # noqa: PLR2004  # all of them
         weights=weights,
+        own_templates=tuple(dict.fromkeys(one for one in own if one is not None)),
     )
 
 

@@ -39,6 +39,7 @@ def group_seen(  # noqa: PLR0913  # what is known of a group, by keyword
         options=_options(group.tags),
         spot=_spot(group, launch),
         launch_version=launch.version,
+        own_versions=launch.own_versions,
         suspended=group.suspended,
         unscalable=group.unscalable,
         lifetime=Seconds(group.lifetime) if group.lifetime else None,

@@ -37,7 +37,8 @@ class LaunchDetails:
     """What a group starts. `configured`: the type of its launch configuration. `template`: its own, or its mixed policy's.
 
     `fitting`: the first type that fits where the group demands attributes instead of a type. `version` names what a new instance
-    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it is unknown. `managed`: EKS's
+    would come from: `lt-0abc:7`, or the name of a launch configuration; `own_versions`: those of types with a template of their
+    own. `failure`: why it is unknown. `managed`: EKS's
     description of the group, None if it is no EKS group or EKS does not answer.
     """
 
@@ -45,6 +46,7 @@ class LaunchDetails:
     configured: str | None = None
     template: TemplateVersion | None = None
     fitting: str = ""
+    own_versions: tuple[str, ...] = ()
     failure: str = ""
     managed: EksNodeGroup | None = None
 
@@ -118,12 +120,14 @@ class LaunchLookups:
         if reference is None:
             return LaunchDetails()
         template = self._version(reference, at)
-        version = reference.key if template is None else f"{template.id}:{template.number}"
+        version = _key(reference, template)
         demanded = None if group.mixed is None or group.mixed.types else group.mixed.requirements
         if demanded is None and template is not None and not template.instance_type:
             demanded = template.requirements
         fitting = "" if demanded is None or template is None else self._first_fitting(template, demanded, at)
-        return LaunchDetails(version=version, template=template, fitting=fitting)
+        own = () if group.mixed is None else group.mixed.own_templates
+        versions = tuple(sorted({_key(one, self._version(one, at)) for one in own}))
+        return LaunchDetails(version=version, template=template, fitting=fitting, own_versions=versions)
 
     def _version(self, reference: TemplateReference, at: datetime) -> TemplateVersion | None:
         keep = _FOR_EVER if reference.fixed else MOVING
@@ -134,6 +138,11 @@ class LaunchLookups:
             return ""
         key = template.image, repr(sorted(demanded.asked.items()))
         return _kept(self._fitting, key, at, lambda: self._client.first_fitting_type(template.image, demanded), SIZES)
+
+
+def _key(reference: TemplateReference, found: TemplateVersion | None) -> str:
+    """What a reference stands for: the template's id, and the number of the version."""
+    return reference.key if found is None else f"{found.id}:{found.number}"
 
 
 K = TypeVar("K")

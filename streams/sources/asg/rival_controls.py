@@ -1,8 +1,9 @@
-"""What else than Ullage changes a group's size or ends its instances in AWS: scheduled actions, scaling policies, refreshes.
+"""What else than Ullage changes a group's size or ends its instances in AWS: actions, policies, refreshes, balancing of zones.
 
 AWS names none of them where it describes a group, so they are asked for seldom, and few at a time. What an action or a policy
 sets is obeyed as any other change of a size; the source's report names both, because two that set one size fight. A group whose
-instances AWS is replacing keeps its nodes until that is over.
+instances AWS is replacing keeps its nodes until that is over. A group that AWS balances between zones is named, too, because AWS
+drains no instance.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ PAUSE = timedelta(minutes=5)
 """Between two looks at the actions and policies of the account, and at the refreshes of a group."""
 REFRESHING = timedelta(minutes=1)
 """Between two looks at a group whose instances are being replaced."""
+BALANCING = "AZRebalance"
 MOST_GROUPS = 5
 """Groups that one look asks about."""
 _log = structlog.get_logger(__name__)
@@ -58,6 +60,10 @@ class RivalControls:
         names = {group.name for group in groups}
         for name in sorted(self._rivals.keys() & names):
             yield f"group '{name}' has {' and '.join(self._rivals[name])}, which set its size beside Ullage"
+        for group in groups:
+            if len(group.zones) > 1 and BALANCING not in group.suspended:
+                ends = "AWS may end nodes of it without a drain"
+                yield f"group '{group.name}' has {len(group.zones)} zones, and its process {BALANCING} is not suspended: {ends}"
         yield from self._refusals.values()
 
     def _is_due(self, group: str, at: datetime) -> bool:

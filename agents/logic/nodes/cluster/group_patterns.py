@@ -91,10 +91,11 @@ def learn(
 def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
     """Whether a new instance of the group would be started from another version of a launch template than this one was.
 
-    A version that is no number, such as `$Latest`, cannot be compared.
+    A version that is no number, such as `$Latest`, cannot be compared. A type of a mixed group may have a template of its own.
     """
-    versions = group.launch_version, instance.launch_version
-    return versions[0] != versions[1] and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)
+    current = {group.launch_version, *group.own_versions}
+    versions = *current, instance.launch_version
+    return instance.launch_version not in current and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)
 
 
 def _age(node: NodeDetailsChanged) -> tuple[object, str]:

@@ -124,6 +124,14 @@ def test_only_numbered_versions_are_compared(of_group: str, of_instance: str, dr
     assert group_patterns.drifted(group(launch_version=of_group), instance("n", launch_version=of_instance)) is drifted
 
 
+@pytest.mark.parametrize(
+    ("of_instance", "drifted"), [("lt-1:7", False), ("lt-arm:2", False), ("lt-arm:1", True), ("lt-1:2", True)]
+)
+def test_a_type_of_a_mixed_group_with_a_template_of_its_own_drifts_from_that_alone(of_instance: str, drifted: bool) -> None:
+    fact = group(launch_version="lt-1:7", own_versions=("lt-arm:2",))
+    assert group_patterns.drifted(fact, instance("n", launch_version=of_instance)) is drifted
+
+
 def broken(name: str) -> Any:
     return node(name, conditions={"Ready": "Unknown"})
 

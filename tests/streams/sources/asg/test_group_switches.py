@@ -6,7 +6,7 @@ import pytest
 
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen
 from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
-from tests.support.aws_double import AwsDouble, aws, aws_server
+from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
 
@@ -31,6 +31,7 @@ def told(scene: SourceScene, later: float = 2.0) -> NodeGroupSeen:
         ({"desired_capacity_type": "memory-mib"}, "its sizes count 'memory-mib' and not nodes (DesiredCapacityType)"),
         ({"desired_capacity_type": "units", "capacity_rebalance": True}, ""),
         ({"status": "Delete in progress"}, "AWS is deleting it"),
+        ({"operator": {"Principal": "eks.amazonaws.com"}}, "only 'eks.amazonaws.com' may change it (Operator)"),
     ],
 )
 def test_a_group_whose_sizes_are_no_numbers_of_nodes_is_told_with_a_sentence(
@@ -72,6 +73,28 @@ def test_an_instance_in_the_warm_pool_is_none_of_the_groups_and_one_in_standby_d
     group = scene.aws.client().group("pool")
     assert group is not None
     assert (group.existing, group.settled) == (0, False)
+
+
+def test_types_with_a_launch_template_of_their_own_are_told_with_its_version(aws: AwsDouble) -> None:
+    """Else every node of such a type would look as if it came from an old version of the group's template."""
+    base, arm = aws.template("types"), aws.template("arm", instance_type="m6g.large")
+    own = {"InstanceType": "m6g.large", "LaunchTemplateSpecification": {"LaunchTemplateId": arm, "Version": "$Latest"}}
+    launch = {"LaunchTemplateId": base, "Version": "$Latest"}
+    policy = {"LaunchTemplate": {"LaunchTemplateSpecification": launch, "Overrides": [{"InstanceType": "m5.large"}, own]}}
+    aws.group("mixed", tags=OURS, MixedInstancesPolicy=policy)
+    fact = told(SourceScene(aws))
+    assert (fact.launch_version, fact.own_versions) == (f"{base}:1", (f"{arm}:1",))
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_group_that_aws_balances_between_zones_stands_in_the_reports(aws: AwsDouble, suspended: bool) -> None:
+    aws.group("wide", zones=ZONES[:2], tags=OURS)
+    if suspended:
+        aws.sdk("autoscaling").suspend_processes(AutoScalingGroupName="wide", ScalingProcesses=["AZRebalance"])
+    scene = SourceScene(aws)
+    scene.poll()
+    said = "group 'wide' has 2 zones, and its process AZRebalance is not suspended: AWS may end nodes of it without a drain"
+    assert scene.lacks() == (() if suspended else (said,))
 
 
 def test_what_else_sets_a_size_stands_in_the_reports_until_it_is_gone(scene: SourceScene) -> None:
