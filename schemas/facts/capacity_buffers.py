@@ -27,9 +27,9 @@ class BufferShown:
 class CapacityBufferSeen:
     """A buffer, new or changed, with the PodTemplate that it names, or the workload whose pods it is like.
 
-    `template` is the shape of one of its pods, `template_name` and `template_generation` are those of the PodTemplate; all three
-    are absent where it names a workload. `limits` bound what all of its pods request together, in whole amounts, CPU in
-    thousandths of a core. `percentage` is of the workload's pods.
+    `template` is the shape of one of its pods, `template_name` and `template_generation` are those of the PodTemplate. Where it
+    names a workload, `template` is what that would make, if it has no pods now. `limits` bound what all of its pods request
+    together, in whole amounts, CPU in thousandths of a core. `percentage` is of the workload's pods.
     """
 
     at: datetime

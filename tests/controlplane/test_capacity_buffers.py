@@ -118,6 +118,25 @@ def installed(plane: Plane) -> Iterator[None]:
     capacity_buffer_type.remove(plane)
 
 
+def test_a_deployment_that_never_had_a_pod_shows_by_its_template_what_room_it_needs(
+    plane: Plane,
+    world: World,
+    installed: None,  # noqa: ARG001  # the type
+) -> None:
+    scene, path = BufferScene(plane, world), f"{BUFFERS}/namespaces/{world.namespace}/capacitybuffers"
+    pod = {"metadata": {"labels": {"app": "idle"}}, "spec": template("1500m")["template"]["spec"]}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "idle"}}, "template": pod}
+    plane.ask.post(world.path("deployments"), {"metadata": {"name": "idle"}, "spec": spec})
+    with scene.watching():
+        kind = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+        like = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "idle"}, "replicas": 3}
+        plane.ask.post(path, {**kind, "metadata": {"name": "room"}, "spec": like})
+        wait_for(lambda: scene.status().get("replicas") == 3, what="its status says for how many pods there is room")
+        wait_for(lambda: scene.turn() or scene.run.grown, what="the group grows")
+        assert scene.run.grown == [("a", 0, 2)]
+        plane.ask.delete(f"{path}/room")
+
+
 def test_without_the_type_the_source_sees_everything_that_there_is(plane: Plane, world: World) -> None:
     with BufferScene(plane, world).watching() as threads:
         assert "scheduling-changes" in threads.sync_status.synced_topics()

@@ -190,6 +190,18 @@ class ControllerObject(msgspec.Struct, frozen=True, gc=False):
     status: ControllerStatus = ControllerStatus()
 
 
+class TemplatedSpec(ControllerSpec, frozen=True, gc=False, kw_only=True):
+    """The spec of a controller of pods. Its template stays raw: few are ever looked at."""
+
+    template: msgspec.Raw = msgspec.Raw()
+
+
+class TemplatedController(ControllerObject, frozen=True, gc=False, kw_only=True):
+    """A Deployment, ReplicaSet or StatefulSet with the template that it makes pods from."""
+
+    spec: TemplatedSpec = TemplatedSpec()
+
+
 class ReplicationControllerSpec(msgspec.Struct, frozen=True, gc=False):
     """The spec of a ReplicationController, whose selector is a map."""
 

@@ -1,9 +1,10 @@
 """The pods for which CapacityBuffers want room, as pods that wait for nothing, and what each buffer's status is to show.
 
-Such a pod is made from the PodTemplate that the buffer names, or like the newest pod of its workload. Nodes are kept and groups
-grow for it as for a pod that waits, and it never comes: a real pod that takes its place lets the group grow for it again. How
-many pods a buffer means is upstream's sum (translators/replicas.go in capacitybuffer): the least of its replicas, its percentage
-of the workload's pods, rounded down, and what its limits leave room for.
+Such a pod is made from the PodTemplate that the buffer names, or like the newest pod of its workload, or, where that has none,
+from the workload's own template. Nodes are kept and groups grow for it as for a pod that waits, and it never comes: a real pod
+that takes its place lets the group grow for it again. How many pods a buffer means is upstream's sum (translators/replicas.go in
+capacitybuffer): the least of its replicas, its percentage of the workload's pods, rounded down, and what its limits leave room
+for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,15 +116,15 @@ def _nature(
 ) -> tuple[PodNature, int]:
     """What the buffer's pods are like, and how many pods its workload has. Raises _UnclearBufferError."""
     index = state.ready_index()
-    if fact.workload_kind:
-        if not shapes:
-            who = f"{fact.workload_kind} '{fact.workload_name}'"
-            raise _UnclearBufferError(f"no pod of {who} was seen that the buffer's pods could be like")
+    if shapes:
         nature = planned_replicas.new_nature(index, planned_replicas.newest(index, shapes))
         nature = successors.get(nature, nature)
         there = sum(index.staying(shape) for shape in shapes)
     elif fact.template is not None:
         nature, there = fact_conversion.nature(fact.template), 0
+    elif fact.workload_kind:
+        who = f"{fact.workload_kind} '{fact.workload_name}'"
+        raise _UnclearBufferError(f"no pod of {who} was seen that the buffer's pods could be like, and no template of it")
     else:
         missing = f"there is no PodTemplate '{fact.template_name}' in namespace '{fact.namespace}'"
         raise _UnclearBufferError(missing if fact.template_name else "it names neither a PodTemplate nor a workload")

@@ -1,4 +1,7 @@
-"""CapacityBuffers and the PodTemplates that they name, joined to facts. A buffer's fact waits until both kinds were listed."""
+"""CapacityBuffers, joined to facts with the PodTemplates that they name, or with the templates of workloads without pods.
+
+A workload that has pods needs no template: its newest pod shows more. A buffer's fact waits until all of it was listed.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,9 +9,18 @@ from datetime import datetime
 
 from schemas.facts.capacity_buffers import READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
-from streams.clients.kube.scheduling_objects import CapacityBufferObject, CapacityBufferStatus, PodTemplateObject
+from streams import typed_json
+from streams.clients.kube.scheduling_objects import (
+    CapacityBufferObject,
+    CapacityBufferStatus,
+    DaemonPodTemplate,
+    PodTemplateObject,
+)
+from streams.clients.kube.watched_objects import TemplatedController
 from streams.sources.kube.publish import scheduling_facts
 
+CONTROLLERS = "controllers"
+"""All kinds of workloads, as one of the kinds that a buffer's fact waits for."""
 _LONGEST = 500
 """Characters of a message that somebody wrote into the status."""
 
@@ -22,7 +34,9 @@ class CapacityBuffers:
         """As they were seen, without what their templates say."""
         self._templates: dict[str, tuple[PodShapeSeen, int]] = {}
         """The shapes of their pods, and their generations."""
-        self._unlisted = {"capacitybuffers", "podtemplates"}
+        self._idle: dict[str, PodShapeSeen] = {}
+        """What workloads without pods would make, by kind, namespace and name."""
+        self._unlisted = {"capacitybuffers", "podtemplates", CONTROLLERS}
 
     @property
     def complete(self) -> bool:
@@ -40,6 +54,26 @@ class CapacityBuffers:
         shape = scheduling_facts.of_template(found.template, meta.namespace, self._cluster, since)
         self._templates[name] = shape, meta.generation
         return self._due(self._users(name))
+
+    def workload(self, kind: str, workload: TemplatedController, at: datetime) -> Iterable[str]:
+        """A workload exists; the buffers whose facts may differ now."""
+        meta = workload.metadata
+        # The ReplicaSets of a Deployment are many, most have no pods, and buffers name their Deployment.
+        controlled = any(one.controller for one in meta.owner_references)
+        shape = None if workload.status.replicas or controlled else _would_make(workload, self._cluster, at)
+        return self._set_idle(f"{kind}/{meta.namespace}/{meta.name}", shape)
+
+    def workload_gone(self, kind: str, name: str) -> Iterable[str]:
+        """A workload, or whatever else is of a kind, is gone; the buffers whose facts may differ now."""
+        return self._set_idle(f"{kind}/{name}", None)
+
+    def _set_idle(self, key: str, shape: PodShapeSeen | None) -> Iterable[str]:
+        before = self._idle.pop(key, None)
+        if shape is not None:
+            self._idle[key] = shape
+        return (
+            [] if shape == before else self._due([name for name, one in sorted(self._buffers.items()) if _workload(one) == key])
+        )
 
     def gone(self, kind: str, name: str) -> Iterable[str]:
         """Forget an object; the buffers whose facts may differ now."""
@@ -60,6 +94,8 @@ class CapacityBuffers:
         buffer = self._buffers.get(name)
         if buffer is None:
             return None
+        if buffer.workload_kind:
+            return replace(buffer, at=at, template=self._idle.get(_workload(buffer)))
         shape, generation = self._templates.get(f"{buffer.namespace}/{buffer.template_name}", (None, None))
         return replace(buffer, at=at, template=shape, template_generation=generation)
 
@@ -69,6 +105,20 @@ class CapacityBuffers:
 
     def _due(self, names: list[str]) -> list[str]:
         return names if self.complete else []
+
+
+def _workload(buffer: CapacityBufferSeen) -> str:
+    return f"{buffer.workload_kind}/{buffer.namespace}/{buffer.workload_name}"
+
+
+def _would_make(workload: TemplatedController, cluster: str, at: datetime) -> PodShapeSeen | None:
+    """The shape of the pods that a workload would make; None where its template cannot be read."""
+    meta = workload.metadata
+    try:
+        template = typed_json.decode_object(workload.spec.template, DaemonPodTemplate, "spec.template")
+        return scheduling_facts.of_template(template, meta.namespace, cluster, meta.creation_timestamp or at)
+    except ValueError:
+        return None
 
 
 def _seen(buffer: CapacityBufferObject, cluster: str, at: datetime) -> CapacityBufferSeen:

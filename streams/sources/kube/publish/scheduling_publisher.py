@@ -29,11 +29,11 @@ from streams.clients.kube.scheduling_objects import (
     StorageClassObject,
     VolumeObject,
 )
-from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject, TemplatedController
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
-from streams.sources.kube.publish.capacity_buffers import CapacityBuffers
+from streams.sources.kube.publish.capacity_buffers import CONTROLLERS, CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
@@ -217,6 +217,8 @@ class SchedulingPublisher:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
         self._controllers.put(name, fact)
+        if isinstance(found, TemplatedController):
+            self._publish_buffers(self._buffer_objects.workload(kind, found, at))
 
     def priorities(self, found: ConfigMapObject, at: datetime) -> None:
         """The ConfigMap of the priority expander exists."""
@@ -290,6 +292,7 @@ class SchedulingPublisher:
                 self._simple[gone.kind].remove(name)
             case _:
                 self._controllers.remove(f"{controller}/{name}")
+                self._publish_buffers(self._buffer_objects.workload_gone(controller, name))
 
     def unread(self, unread: ObjectUnread, controller: str) -> None:
         """What was published of an object that cannot be read is kept."""
@@ -321,6 +324,7 @@ class SchedulingPublisher:
                 self._simple[kind].mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
+                self._buffers_synced(CONTROLLERS)
             case _:
                 pass
 

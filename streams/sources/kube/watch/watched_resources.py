@@ -37,6 +37,7 @@ from streams.clients.kube.watched_objects import (
     ReplicationControllerObject,
     ResourceQuotaObject,
     ServiceAccountObject,
+    TemplatedController,
     VpaObject,
 )
 
@@ -106,6 +107,9 @@ DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
     "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
     "daemonsets": ApiResource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSetObject),
+    "deployments": ApiResource("deployments", "/apis/apps/v1/deployments", TemplatedController),
+    "replicasets": ApiResource("replicasets", "/apis/apps/v1/replicasets", TemplatedController),
+    "statefulsets": ApiResource("statefulsets", "/apis/apps/v1/statefulsets", TemplatedController),
 }
 """The same objects, read with all that decides which pod runs where."""
 

@@ -108,7 +108,19 @@ def test_a_buffer_for_a_workload_without_pods_says_what_it_waits_for() -> None:
     like = {"template": None, "template_name": "", "workload_kind": "Deployment", "workload_name": "none"}
     run = ScalerRun(group("a"), buffer(**like))
     run.run(3)
-    assert statuses(run) == [(False, None, "no pod of Deployment 'none' was seen that the buffer's pods could be like")]
+    said = "no pod of Deployment 'none' was seen that the buffer's pods could be like, and no template of it"
+    assert statuses(run) == [(False, None, said)]
+
+
+def test_a_workload_without_pods_shows_by_its_template_what_room_it_needs_until_a_pod_shows_more() -> None:
+    like = {"template_name": "", "template_generation": None, "workload_kind": "Deployment", "workload_name": "shop-web"}
+    run = ScalerRun(group("a"), buffer(replicas=4, **like), settings=QUICK)
+    run.run(3)
+    assert (run.grown, statuses(run)) == ([("a", 0, 2)], [(True, 4, "ready")])
+    first = [group("a", desired=1), *joined("n1"), shape(cpu=100), controller(replicas=1, deployment="shop-web")]
+    run = ScalerRun(*first, pod("p", node="n1"), buffer(replicas=4, **like), settings=QUICK)
+    run.run(3)
+    assert (run.grown, statuses(run)) == ([], [(True, 4, "ready")])
 
 
 def test_a_status_is_planned_once_and_again_when_somebody_else_changed_it() -> None:

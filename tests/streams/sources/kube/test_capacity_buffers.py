@@ -6,10 +6,12 @@ import pytest
 
 from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from streams.clients.kube.scheduling_objects import CapacityBufferObject, PodTemplateObject
+from streams.clients.kube.watched_objects import TemplatedController
+from streams.sources.kube.watch.watched_resources import CONTROLLERS
 from tests.support.kube_objects import decoded
 from tests.support.kube_scene import KubeScene
 
-KINDS = ("podtemplates", "capacitybuffers")
+KINDS = (*CONTROLLERS, "podtemplates", "capacitybuffers")
 
 
 def template(cpu: str = "500m", generation: int = 1, name: str = "small") -> PodTemplateObject:
@@ -39,6 +41,8 @@ def test_a_buffer_waits_until_templates_are_listed_and_carries_the_shape_of_its_
     assert facts(scene) == []
     scene.see("podtemplates", template())
     scene.sync("podtemplates")
+    assert facts(scene) == []
+    scene.sync(*CONTROLLERS)
     [fact] = facts(scene)
     assert isinstance(fact, CapacityBufferSeen)
     assert fact.template is not None
@@ -76,6 +80,35 @@ def test_a_buffer_for_a_workload_names_it(scene: KubeScene) -> None:
     [fact] = facts(scene)
     assert isinstance(fact, CapacityBufferSeen)
     assert (fact.workload_kind, fact.workload_name, fact.percentage, fact.replicas) == ("Deployment", "web", 20, None)
+
+
+def workload(cpu: str = "500m", pods: int = 0, owner: dict[str, Any] | None = None) -> TemplatedController:
+    meta = {"name": "web", "namespace": "shop", "uid": "w", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    meta |= {"ownerReferences": [owner]} if owner else {}
+    pod = {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu}}}]}
+    body = {"metadata": meta, "spec": {"replicas": pods, "template": {"spec": pod}}, "status": {"replicas": pods}}
+    return decoded(TemplatedController, body)
+
+
+def test_a_workload_without_pods_lends_its_template_to_the_buffers_that_name_it(scene: KubeScene) -> None:
+    scene.see("deployments", workload())
+    scene.sync(*KINDS)
+    scene.see("capacitybuffers", buffer(scalableRef={"kind": "Deployment", "name": "web"}, replicas=2))
+    scene.see("deployments", workload(), workload("1"), workload("a lot"), workload("1"), workload("1", pods=2))
+    scene.see("deployments", workload("2"))
+    scene.lose("deployments", workload("2"))
+    templates = [fact.template for fact in facts(scene) if isinstance(fact, CapacityBufferSeen)]
+    assert [one and one.requests["cpu"] for one in templates] == [500, 1000, None, 1000, None, 2000, None]
+
+
+def test_the_old_replica_sets_of_a_deployment_are_not_kept(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    mine = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    scene.see("replicasets", workload(owner=mine))
+    scene.see("capacitybuffers", buffer(scalableRef={"kind": "ReplicaSet", "name": "web"}, replicas=2))
+    [fact] = facts(scene)
+    assert isinstance(fact, CapacityBufferSeen)
+    assert fact.template is None
 
 
 def test_a_restart_publishes_only_what_changed_and_what_is_gone(scene: KubeScene) -> None:
