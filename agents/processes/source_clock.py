@@ -37,7 +37,8 @@ def run(settings: Settings, *, in_step: bool) -> None:
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
             how = ClockTiming(ours.period_ms, time_base(settings), every_tick=in_step)
-            Clock(log, topics, how, sleep=sleep, warn=note, report_lost=metrics.lost_ends).run(lambda: False)
+            clock = Clock(log, topics, how, sleep=sleep, warn=note, report_lost=metrics.lost_ends, fill_most=ours.fill_most)
+            clock.run(lambda: False)
 
 
 def time_base(settings: Settings) -> TimeBase:

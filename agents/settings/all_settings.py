@@ -101,6 +101,8 @@ class ClockSettings(SettingsGroup):
     """Event time at the real time `anchor_ms`, both in milliseconds since the epoch; equal means that event time is real time."""
     anchor_ms: Annotated[int, Field(ge=0, lt=LAST_MS)] = 0
     """See `origin_ms`. All clocks of one log must be given the same two."""
+    fill_most: Annotated[int, Field(ge=0, le=1 << 40)] = 100_000
+    """Records that a partition may have lost at its end, for the clock to fill it up by itself; who has looked may set more."""
 
 
 class WorkerSettings(SettingsGroup):

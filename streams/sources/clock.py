@@ -176,12 +176,16 @@ class Clock:
         sleep: Callable[[float], object] = time.sleep,
         warn: Callable[[str], None] = discard,
         report_lost: Callable[[int], None] = lambda _count: None,
+        fill_most: int = lost_ends.MOST,
     ) -> None:
-        """`warn` receives why the clock cannot tick, or what time waits for; `report_lost` how many partitions lost their end."""
+        """`warn` receives why the clock cannot tick, or what time waits for; `report_lost` how many partitions lost their end.
+
+        Such a partition is filled up if it lacks at most `fill_most` records.
+        """
         self._log, self._topics, self._writer = log, topics, TickWriter(log, topics)
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
-        self._filler, self._report_lost = LostEndFiller(log, topics, warn), report_lost
+        self._filler, self._report_lost = LostEndFiller(log, topics, warn, most=fill_most), report_lost
         sooner = frozenset().union(*ASKED_LAST)
         self._late = LateTicks(log, topics, self._timing.period_ms, self._timing.base, sooner)
         self._makes_up = False

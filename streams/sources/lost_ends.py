@@ -19,7 +19,7 @@ PATIENCE_MS = 10_000
 AGAIN_MS = 60_000
 """Real time after which a partition is tried again that did not take what was appended; an append may take half of it."""
 MOST = 100_000
-"""Records that are replaced without a person."""
+"""Records that are replaced without a person, unless a setting says another number."""
 AT_ONCE = 5_000
 """Records that are appended between two ticks."""
 
@@ -51,8 +51,9 @@ def among(ends: Mapping[tuple[str, int], LogEnd], counted: Counted) -> dict[tupl
 class LostEndFiller:
     """Fills up what has lost its end. `warn` receives one sentence for each partition, and one when it could not be filled."""
 
-    def __init__(self, log: Log, topics: Topics, warn: Callable[[str], None]) -> None:
-        self._log, self._topics, self._warn = log, topics, warn
+    def __init__(self, log: Log, topics: Topics, warn: Callable[[str], None], *, most: int = MOST) -> None:
+        """`most`: records of a partition that are replaced."""
+        self._log, self._topics, self._warn, self._most = log, topics, warn, most
         self._since: dict[tuple[str, int], tuple[int, int]] = {}
         """For each partition, the leader's epoch, and since when it has said so."""
 
@@ -64,13 +65,15 @@ class LostEndFiller:
             if place not in before:
                 self._warn(f"{found}: turns wait. {self._says_what_comes(found)}")
             self._since[place] = found.end.epoch, since if epoch == found.end.epoch else wall
-            if wall - self._since[place][1] >= PATIENCE_MS and found.missing <= MOST:
+            if wall - self._since[place][1] >= PATIENCE_MS and found.missing <= self._most:
                 self._fill(found, wall)
 
-    @staticmethod
-    def _says_what_comes(found: LostEnd) -> str:
-        if found.missing > MOST:
-            return f"It lacks {found.missing} records, more than {MOST}, so nothing is done before a person has looked"
+    def _says_what_comes(self, found: LostEnd) -> str:
+        if found.missing > self._most:
+            return (
+                f"It lacks {found.missing} records, more than clock.fill_most, {self._most}, so nothing is done before a person "
+                "has looked; with a higher one, records that are nothing take the place of what is lost"
+            )
         return f"If its leader says so for {PATIENCE_MS // 1000} s, records that are nothing take the place of what is lost"
 
     def _fill(self, lost: LostEnd, wall: int) -> None:

@@ -27,8 +27,8 @@ class Installation:
         self.append(5)
         self.clock.step()
 
-    def another_clock(self) -> Clock:
-        return Clock(self.log, PAPERS, now=lambda: self.time, warn=self.warnings.append, report_lost=self.counts.append)
+    def another_clock(self, **more: int) -> Clock:
+        return Clock(self.log, PAPERS, now=lambda: self.time, warn=self.warnings.append, report_lost=self.counts.append, **more)
 
     def append(self, count: int) -> None:
         self.log.append([NewRecord(CONTROL, 1, b"k", b"v")] * count)
@@ -82,6 +82,19 @@ def test_each_new_leader_has_ten_seconds() -> None:
     assert site.record_keys().count(FILL) == 3
 
 
+def test_who_has_looked_lets_the_clock_fill_up_more() -> None:
+    site = Installation()
+    site.append(lost_ends.MOST)
+    site.run(0.5)
+    site.log.elect(CONTROL, 1, losing=lost_ends.MOST + 1)
+    site.run(12)
+    assert site.log.end(CONTROL, 1) == 4
+    site.clock = site.another_clock(fill_most=lost_ends.MOST + 1)
+    site.run(22)
+    assert site.log.end(CONTROL, 1) == 5 + lost_ends.MOST
+    assert {record.key for record in site.log.poll({(CONTROL, 1): 4}, limit=1 << 20)} == {FILL}
+
+
 def test_a_log_that_lost_very_much_is_a_persons_affair() -> None:
     site = Installation()
     site.append(lost_ends.MOST)
@@ -91,7 +104,8 @@ def test_a_log_that_lost_very_much_is_a_persons_affair() -> None:
     assert FILL not in site.record_keys()
     assert site.counts[-1] == 1
     (warning,) = site.warnings
-    assert warning.endswith("It lacks 100001 records, more than 100000, so nothing is done before a person has looked")
+    says = "It lacks 100001 records, more than clock.fill_most, 100000, so nothing is done before a person has looked"
+    assert says in warning
 
 
 def test_much_is_filled_in_parts_between_ticks() -> None:
