@@ -20,6 +20,7 @@ from agents.processes.simulated_node_facts import SimulatedNodeFacts
 from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
 from streams.clients.cluster_port import AdmissionHook, admit_unchanged
+from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
@@ -68,7 +69,11 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
         admission.settle()
         outcomes.flush()
 
-    shop = _shop(settings, log, topics, admit=SimulatedAdmission(admission.answer), after=after)
+    def coming(owner: ControllerKey) -> int | None:
+        return shop.cluster.coming(owner.namespace, owner.name)
+
+    answer = partial(admission.answer, coming=coming)
+    shop = _shop(settings, log, topics, admit=SimulatedAdmission(answer), after=after)
     shop = _joined(shop, SimulatedConstraints(shop.cluster, context()).publish, lambda: None)
     if any(each.scaling is not None for each in settings.deployments):
         replicas = open_replicas(shop.cluster, context)

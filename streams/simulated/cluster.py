@@ -77,6 +77,7 @@ class SimulatedCluster:
         self._now = _NOT_BEGUN if start is None else int(start.timestamp()) // step * step
         self._begun = False
         self._back_off = CreationBackOff()
+        self._coming: dict[tuple[str, str], int] = {}
         self._replicas: dict[tuple[str, str], int] = {}
         """What was asked for through scales."""
         self._owed: list[tuple[SimulatedDeployment, int]] = []
@@ -164,6 +165,13 @@ class SimulatedCluster:
         """What was answered when the ReplicaSet of a deployment could not make a pod; empty while it can."""
         return self._back_off.message(_key(deployment))
 
+    def coming(self, namespace: str, name: str) -> int | None:
+        """How many pods the controller of a deployment wanted beyond those that were there when it made some last, if any.
+
+        As with a real controller, whose status is behind the pods that it makes at one time.
+        """
+        return self._coming.get((namespace, name))
+
     def allowed_disruptions(self, deployment: SimulatedDeployment) -> int:
         """How many ready pods the disruption budget of a deployment lets go now."""
         with self.lock:
@@ -245,6 +253,7 @@ class SimulatedCluster:
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
         for deployment in self.deployments:
             missing = self.wanted(deployment) - counts.get(_key(deployment), 0)
+            self._coming[_key(deployment)] = missing
             if missing > 0 and self._back_off.may_try(_key(deployment), self._now):
                 all(self._try_create(deployment) for _ in range(missing))
             elif missing <= 0:

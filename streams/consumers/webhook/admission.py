@@ -82,9 +82,9 @@ class Admission:
         self._log_reason(why)
         return unchanged(review.uid, f"the object is let through as it is: {why}")
 
-    def answer(self, body: bytes, topmost: Topmost = itself) -> bytes:
+    def answer(self, body: bytes, topmost: Topmost = itself, coming: Coming = nobody_knows) -> bytes:
         """Judge and conclude at once, for callers that need not look up owners."""
-        return self.conclude(self.judge(body, topmost))
+        return self.conclude(self.judge(body, topmost, coming))
 
     def _blind(self) -> str | None:
         """Why we know too little to change anything now; None if we know enough."""

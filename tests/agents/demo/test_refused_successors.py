@@ -145,3 +145,13 @@ def test_a_loop_of_kills_under_a_disruption_budget_is_said_and_nobody_asks_in_va
     assert not [each for each in events if isinstance(each, EvictionPlanned)]
     [said, *_] = [each for each in events if isinstance(each, UpdateRefused) and each.guard == "oom-bound"]
     assert "PodDisruptionBudget 'search' allows no eviction now" in said.reason
+
+
+def test_a_quota_with_room_for_all_keeps_no_pod_from_more(tmp_path: Path) -> None:
+    """The webhook asks how many pods the controller still wants, for what one takes, the others must find, too."""
+    events = play(tmp_path, "quotas:\n- {name: shop/team, hard: {requests.cpu: '40', pods: 20}}")
+    newest = {event.pod.uid: event for event in events if isinstance(event, PodChanged)}
+    gone = {event.pod.uid for event in events if isinstance(event, PodDeleted)}
+    there = [event.containers[0].requests.cpu or 0 for uid, event in newest.items() if uid not in gone]
+    assert len(there) == 10
+    assert min(there) > 1.0
