@@ -249,7 +249,8 @@ def _days(schedule: CronSchedule, at: int, zone: tzinfo, moved: bool) -> _Moved:
         if not moved:
             at, moved = _instant(wall.replace(hour=0, minute=0, second=0), zone), True
         at = _skip_days(schedule, at, zone)
-        at = _instant(_wall(at, zone) + _DAY, zone)
+        morrow = _instant(_wall(at, zone) + _DAY, zone)
+        at = morrow if morrow > at else at + int(_DAY.total_seconds())  # a zone that crosses the date line skips a whole day
         if hour := _wall(at, zone).hour:
             at += (_HOURS - hour if hour > _NOON else -hour) * 3600
         if _wall(at, zone).day == 1:

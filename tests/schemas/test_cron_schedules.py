@@ -69,6 +69,13 @@ def test_midnight_skipped_by_the_clock_costs_its_day_as_upstream_has_it() -> Non
     assert cron_schedules.parse("0 5 26 4 *").next(before, zone) == at("2025-04-26T02:00:00")
 
 
+def test_a_day_that_a_zone_leaves_out_ends_no_search() -> None:
+    """Samoa had no 30 December 2011."""
+    before = int(datetime(2011, 12, 29, 12, tzinfo=UTC).timestamp())
+    found = cron_schedules.parse("CRON_TZ=Pacific/Apia 0 9 30 12 *").next(before, UTC)
+    assert found == int(datetime(2012, 12, 30, 9, tzinfo=ZoneInfo("Pacific/Apia")).timestamp())
+
+
 def test_a_date_that_never_is_never_comes() -> None:
     assert cron_schedules.parse("0 0 30 2 *").next(at("2024-01-01"), UTC) is None
     assert cron_schedules.parse("0 0 29 2 *").next(at("2024-03-01"), UTC) == at("2028-02-29")

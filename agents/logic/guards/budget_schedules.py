@@ -1,7 +1,9 @@
 """Budgets for certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
 
 Each entry gives a share of the pods or nodes, when it begins (cron, in UTC unless it names a zone), and how long it applies.
-If several apply at once, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing.
+If several apply at once, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing. A beginning
+that summer time skips is when the skipped time ends: github.com/robfig/cron, and so a CronJob, would leave out that day, and a
+freeze of that night would not hold.
 """
 
 import re
@@ -34,8 +36,8 @@ class ScheduledBudget:
 
     def holds(self, now: int) -> bool:
         """Whether the entry applies at a moment, in seconds since the epoch."""
-        begun = cron_schedules.parse(self.cron).next(now - self.seconds, UTC)
-        return begun is not None and begun <= now
+        begun = cron_schedules.parse(self.cron).last(now, UTC)
+        return begun is not None and now < begun + self.seconds
 
 
 @lru_cache(maxsize=1024)
@@ -70,7 +72,11 @@ def _entry(text: str) -> ScheduledBudget:
     if not 0 < seconds <= _MOST:
         raise ValueError(f"'{text}' holds for {seconds} s; it can be from 1 s to {_MOST} s")
     try:
-        cron_schedules.parse(match["cron"])
+        schedule = cron_schedules.parse(match["cron"])
     except ValueError as error:
         raise ValueError(f"'{text}' has no schedule: {error}") from error
+    if schedule.every:
+        raise ValueError(f"'{text}' never begins: @every has no moment of its own")
+    if schedule.never:
+        raise ValueError(f"'{text}' never begins: there is no such day")
     return ScheduledBudget(Fraction(share), match["cron"], seconds)
