@@ -147,7 +147,7 @@ class ReceiverEndpoint:
         if len(body) > self._options.most_bytes:
             return web.Response(status=413, text=f"the body has more than {self._options.most_bytes} bytes\n")
         self._waiting += 1
-        job = asyncio.get_running_loop().run_in_executor(self._decoder, self._decoded, body, reader)
+        job = asyncio.get_running_loop().run_in_executor(self._decoder, self._decoded, body, reader, request.remote or "")
         job.add_done_callback(self._decoded_once)
         try:
             return await asyncio.shield(job)
@@ -156,8 +156,8 @@ class ReceiverEndpoint:
         except UnreadableRequest as error:
             return web.Response(status=400, text=f"{error}\n")
 
-    def _decoded(self, body: bytes, reader: Callable[[bytes], Decode]) -> Counter[str]:
-        return self._samples.take(reader(body), self._now())
+    def _decoded(self, body: bytes, reader: Callable[[bytes], Decode], sender: str) -> Counter[str]:
+        return self._samples.take(reader(body), self._now(), sender)
 
     def _decoded_once(self, job: asyncio.Future[Counter[str]]) -> None:
         self._waiting -= 1

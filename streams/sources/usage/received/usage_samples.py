@@ -3,13 +3,14 @@
 The figures are those of the queries that a Prometheus server would be asked (`promql.MetricNames`): CPU is the rate over a
 window, series of one container that cAdvisor keeps apart are added up, and where several senders bring the same container the
 largest counts. After a restart the window begins with the first sample that came, so a rate is of the time that was seen. Series,
-and what is remembered of how senders write them, are bounded; a series beyond that is refused and counted.
+and what is remembered of how senders write them, are bounded; a series beyond that is refused and counted. When there is no room
+left, the sender that has the most series gives some up for one that has fewer, so nobody is kept out by somebody with many.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
 from hashlib import blake2b
@@ -80,6 +81,11 @@ class UsageSamples:
         """The number of each series by how a sender writes it, so that its labels are read once."""
         self._begun = self._watched = float("inf")
         """The oldest time of a sample, and when the first came: no rate of others follows from what a sender says of time."""
+        self._senders: _Numbers[str] = _Numbers()
+        self._held: Counter[int] = Counter()
+        """How many series of each sender, by its number, are kept. Nobody's samples go into a series of another."""
+        self._sender, self._no_more = -1, False
+        """Whose request is being read, and whether nothing was given up for it when it was tried."""
         self._names: tuple[tuple[int, ...], list[ContainerId]] = ((), [])
         self.fault = ""
         """What was wrong with the labels of the last series that were none."""
@@ -95,7 +101,7 @@ class UsageSamples:
 
         NO_USAGE, REFUSED and MALFORMED, where `read` raises UnreadableSeries, say that there is none.
         """
-        digest = blake2b(written, digest_size=16).digest()
+        digest = blake2b(written, digest_size=16, key=b"%d" % self._sender).digest()
         number = self._written.get(digest)
         if number is None:
             try:
@@ -109,10 +115,15 @@ class UsageSamples:
                 self._written[digest] = number
         return number
 
-    def take(self, decode: Callable[["UsageSamples"], SampleBatch], now: datetime) -> Counter[str]:
+    def take(self, decode: Callable[["UsageSamples"], SampleBatch], now: datetime, sender: str = "") -> Counter[str]:
         """Take in the samples of a request, which `decode` reads. Returns how many became what. Raises what `decode` raises."""
         with self._lock:
-            counts = self._store(decode(self), now)
+            self._sender, self._no_more = self._senders.number(sender), False
+            try:
+                counts = self._store(decode(self), now)
+            finally:
+                if not self._held[self._sender]:
+                    self._senders.give_back([self._sender])
             self.counts += counts
         return counts
 
@@ -140,11 +151,25 @@ class UsageSamples:
             return self._readings(at.timestamp())
 
     def _add(self, series: UsageSeries) -> int:
-        kind = self._kinds[series.kind]
-        if series.identity not in kind.series and len(self) >= self._most:
-            return REFUSED
-        row = kind.add(series, self._containers.number(series.container))
+        kind, whose = self._kinds[series.kind], b"%d/" % self._sender
+        series = replace(series, group=whose + series.group, identity=whose + series.identity)
+        if series.identity not in kind.series:
+            if len(self) >= self._most and not self._make_room():
+                return REFUSED
+            self._held[self._sender] += 1
+        row = kind.add(series, self._containers.number(series.container), self._sender)
         return row * len(self._kinds) + series.kind
+
+    def _make_room(self) -> bool:
+        """Take a hundredth of the room from the sender with the most series; False if this one has about as many."""
+        if not self._no_more:
+            most, share = max(self._held, key=self._held.__getitem__), max(1, self._most // 100)
+            self._no_more = self._held[most] - self._held[self._sender] <= share
+            if not self._no_more:
+                rows = [np.flatnonzero(kind.senders == most) for kind in self._kinds]
+                before = np.cumsum([0, *map(len, rows)])[:-1].tolist()
+                self._drop([mine[: max(0, share - taken)] for mine, taken in zip(rows, before, strict=True)])
+        return not self._no_more
 
     def _readings(self, now: float) -> Readings:
         size = self._containers.size
@@ -174,16 +199,22 @@ class UsageSamples:
         return np.array(rows, np.int64), self._names[1]
 
     def _forget(self, now: float) -> None:
-        """Drop series whose samples say nothing any more, and the containers that have none left."""
+        """Drop series whose samples say nothing any more."""
+        self._drop([kind.older(now - max(self._window, LOOKBACK)) for kind in self._kinds])
+
+    def _drop(self, rows: Iterable[NDArray[np.int64]]) -> None:
+        """Drop these series of each kind, and the containers and senders that have none left."""
         dropped = set[int]()
-        for number, kind in enumerate(self._kinds):
-            rows = kind.forget(before=now - max(self._window, LOOKBACK))
-            dropped.update(row * len(self._kinds) + number for row in rows)
+        for number, (kind, mine) in enumerate(zip(self._kinds, rows, strict=True)):
+            self._held.subtract(kind.senders[mine].tolist())
+            kind.drop(mine)
+            dropped.update((mine * len(self._kinds) + number).tolist())
         if not dropped:
             return
         self._written = {digest: number for digest, number in self._written.items() if number not in dropped}
-        used = np.unique(np.concatenate([kind.containers[kind.series.numbers()] for kind in self._kinds]))
-        self._containers.keep(used)
+        self._containers.keep(np.unique(np.concatenate([kind.containers[kind.series.numbers()] for kind in self._kinds])))
+        self._held = +self._held
+        self._senders.keep(np.array([self._sender, *(sender for sender in self._held if sender != self._sender)], np.int64))
 
 
 class _Numbers(Generic[Key]):
@@ -244,17 +275,20 @@ class _KindOfSeries:
         self.series: _Numbers[bytes] = _Numbers()
         self._groups: _Numbers[bytes] = _Numbers()
         self.containers = np.empty(0, np.int64)
+        self.senders = np.empty(0, np.int64)
+        """Who brings each series (rows,); -1 where there is none."""
         self._group_of = np.empty(0, np.int64)
 
-    def add(self, series: UsageSeries, container: int) -> int:
+    def add(self, series: UsageSeries, container: int, sender: int) -> int:
         """The row of a series, which may be there already."""
         row = self.series.number(series.identity)
         self.samples.grow(row + 1)
         missing = len(self.samples.newest) - len(self.containers)
         if missing:
-            self.containers, self._group_of = (
-                np.concatenate([each, np.zeros(missing, np.int64)]) for each in (self.containers, self._group_of)
+            self.containers, self._group_of, self.senders = (
+                np.concatenate([each, np.full(missing, -1)]) for each in (self.containers, self._group_of, self.senders)
             )
+        self.senders[row] = sender
         self.containers[row], self._group_of[row] = container, self._groups.number(series.group)
         return row
 
@@ -271,13 +305,15 @@ class _KindOfSeries:
         groups = np.unique(self._group_of[rows])
         np.fmax.at(cores, container_of[groups], sums[groups])
 
-    def forget(self, *, before: float) -> list[int]:
-        """Drop the series without a sample since then; returns their rows."""
+    def older(self, before: float) -> NDArray[np.int64]:
+        """The rows of the series without a sample since then."""
         rows = self.series.numbers()
-        rows = rows[self.samples.newest[rows] < before]
-        if not len(rows):
-            return []
-        self.samples.clear(rows)
-        self.series.give_back(rows.tolist())
-        self._groups.keep(self._group_of[self.series.numbers()])
-        return [int(row) for row in rows]
+        return rows[self.samples.newest[rows] < before]
+
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Drop the series of these rows."""
+        if len(rows):
+            self.samples.clear(rows)
+            self.senders[rows] = -1
+            self.series.give_back(rows.tolist())
+            self._groups.keep(self._group_of[self.series.numbers()])

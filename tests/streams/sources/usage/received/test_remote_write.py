@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -105,6 +106,49 @@ def test_series_beyond_the_bound_are_refused_and_counted_and_those_within_go_on(
         assert scene.write([(labels(MEMORY, pod), [(AT - 15, 1.0)]) for pod in pods]).status == 400
         assert scene.write([(labels(MEMORY, "a"), [(AT, 2.0)])]).status == 204
         assert (len(scene.samples), scene.samples.counts["refused"]) == (2, 1)
+
+
+def test_a_sender_that_has_the_most_series_gives_room_to_one_that_has_fewer() -> None:
+    """Before, whoever came first with many kept all others out."""
+    samples = UsageSamples(Seconds(300.0), 100)
+
+    def send(sender: str, pods: int) -> Counter[str]:
+        content = usage_senders.v1([(labels(MEMORY, f"{sender}-{pod}"), [(AT, 1.0)]) for pod in range(pods)])
+        return samples.take(lambda into: remote_write.decode(remote_write.V1, content, MetricNames(), into), NOW, sender)
+
+    assert send("greedy", 1000)["stored"] == 100
+    assert send("honest", 40)["refused"] == 0
+    assert send("greedy", 1000)["refused"] == 940
+    assert send("third", 40)["refused"] == 40 - 33
+    kept = Counter(pod.partition("-")[0] for pod in samples.read(NOW).pods)
+    assert kept == {"honest": 34, "greedy": 33, "third": 33}
+
+
+def test_no_sender_ends_or_lowers_what_another_one_brings() -> None:
+    """Before, a stale marker two minutes ahead, or a small value, took the place of the honest sender's samples."""
+    samples = UsageSamples(Seconds(300.0), 100)
+
+    def send(sender: str, *written: tuple[float, float]) -> None:
+        content = usage_senders.v1([(labels(MEMORY), list(written))])
+        samples.take(lambda into: remote_write.decode(remote_write.V1, content, MetricNames(), into), NOW, sender)
+
+    send("hostile", (AT + 60, 1.0), (AT + 100, STALE))
+    send("honest", (AT - 15, 1e8), (AT, 2e8))
+    assert samples.read(NOW).memory.tolist() == [2e8]
+
+
+def test_no_series_of_a_request_becomes_another_one_in_the_same_request() -> None:
+    samples = UsageSamples(Seconds(300.0), 10)
+
+    def send(sender: str, *pods: str) -> None:
+        content = usage_senders.v1([(labels(MEMORY, pod), [(AT - (sender == "a"), float(pod))]) for pod in pods])
+        samples.take(lambda into: remote_write.decode(remote_write.V1, content, MetricNames(), into), NOW, sender)
+
+    send("a", *map(str, range(10)))
+    send("b", *map(str, range(5)), *map(str, range(100, 110)))
+    readings = samples.read(NOW)
+    assert {float(pod) for pod in readings.pods} == set(readings.memory.tolist())
+    assert len(readings.pods) == 10
 
 
 def test_series_that_ended_make_room_for_others() -> None:
