@@ -38,3 +38,19 @@ def apply(
     from agents.commands.change import topics
 
     topics.apply(given(common).settings(), force=force)
+
+
+@app.command
+def move(
+    *,
+    partitions: Annotated[int, Parameter(help="How many partitions the topics have there, from 1 to 1000.")],
+    to: Annotated[str, Parameter(help="topics.prefix and worker.name from then on; nobody may have used either.")],
+    common: CommonOptions | None = None,
+) -> None:
+    """Copy the log into topics with another number of partitions, with the state of all stages. The old topics stay as they are.
+
+    End every process on the log first: the clock, then the workers once they have taken the last tick, sources and consumers.
+    """
+    from agents.commands.change import topics_move
+
+    topics_move.run(given(common).settings(), partitions=partitions, to=to)

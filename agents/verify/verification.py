@@ -28,7 +28,7 @@ from agents.verify.record_comparison import FieldCensus
 from agents.verify.unverifiable_turns import ForeignRules
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
-from streams import clock_log
+from streams import clock_log, repartitioned_copy
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -53,13 +53,13 @@ def verify(
     they had read, and whether they are at work (see `committed_turns`). A partition without a worker at work must be published
     to the last tick. `again` gives the same of a stage as it is by then, for a log that goes on.
     """
-    report = VerificationReport()
+    report, moved = VerificationReport(), repartitioned_copy.moved_until(context)
     for stage in stages:
         lacking = _lacking(context, stage)
         if lacking and not any(name == stage.name and mark.turn >= 0 for (name, _), mark in (committed or {}).items()):
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
-        _StageVerification(context, stage, report, starts or {}, committed or {}, again, ForeignRules(stage)).run()
+        _StageVerification(context, stage, report, starts or {}, committed or {}, again, ForeignRules(stage), moved).run()
     return report
 
 
@@ -97,6 +97,8 @@ class _StageVerification:
     committed: Mapping[Part, CommittedTurn]
     again: Callable[[Stage], Mapping[Part, CommittedTurn]] | None
     foreign: ForeignRules
+    moved: int
+    """Up to this turn another log's partitions decided, of which this log is a copy."""
     published: PublishedRecords = field(init=False)
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
     """For each partition the recomputed records that may still be in flight."""
@@ -169,7 +171,7 @@ class _StageVerification:
     def _compare(self, task: Task, taken: TurnResult) -> None:
         if task.partition in self.inputs:
             self.inputs[task.partition].after_turn(task)
-        if self.foreign.observe(task.partition, taken):
+        if self.foreign.observe(task.partition, taken) or taken.turn <= self.moved:
             return
         self.report.turns += 1
         for record in (*taken.dead, *taken.decisions):
@@ -311,7 +313,8 @@ class _StageVerification:
         if partition is None:
             return topic == self._dead_letters
         start = self.starts.get((self.stage.name, partition))
-        return partition not in reachable or (start is not None and entry.at <= start.turn)
+        earlier = start is not None and entry.at <= start.turn
+        return partition not in reachable or earlier or 0 <= entry.at <= self.moved
 
     def _add(self, kind: DiscrepancyKind, partition: int, says: str, count: int = 1) -> None:
         self.report.add(Discrepancy(kind, self.stage.name, partition, says), count)

@@ -23,7 +23,7 @@ _NOTHING = "nothing to do: all topics are as planned"
 
 def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print what `apply` would change. Raises BadInput for a log that is not in Kafka."""
-    _require_kafka(settings)
+    require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
     output_table.print_text(form, map(str, found.changes), [asdict(change) for change in found.changes])
@@ -42,7 +42,7 @@ def describe(settings: Settings) -> None:
 
 def apply(settings: Settings, *, force: Sequence[str]) -> None:
     """Make the changes. Those that lose something are refused unless `force` names them. Raises BadInput as `plan` does."""
-    _require_kafka(settings)
+    require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
         found = topic_admin.plan(client, wanted(settings))
         topic_admin.apply(client, found, force=force)
@@ -55,7 +55,8 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
     note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
 
 
-def _require_kafka(settings: Settings) -> None:
+def require_kafka(settings: Settings) -> None:
+    """Raises BadInput for a log that is not in Kafka."""
     if settings.log.kind != "kafka":
         raise BadInput(
             f"log.kind is '{settings.log.kind}': only Kafka's topics are planned and made, and a log in a file needs none"

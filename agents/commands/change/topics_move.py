@@ -1,0 +1,95 @@
+"""Runs `topics move`: copies the log into topics that have another number of partitions, with the state of every stage.
+
+Nothing is taken from the log that is moved, so whoever regrets it goes back to the old settings.
+"""
+
+from agents.commands.change.topics import require_kafka, wanted
+from agents.engine.checkpoint_selection import CheckpointLedger
+from agents.run.partition_task import Task
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.settings import log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note, sentence
+from agents.verify.committed_turns import committed
+from streams import clock_log, repartitioned_copy
+from streams.admin import topic_admin
+from streams.errors import BadInput
+from streams.log.log_port import Log, NewRecord
+from streams.log_context import LogContext
+from streams.topics import changelog_topic
+
+_SHOWN = 3
+_AT_ONCE = 20
+"""Parts of a checkpoint in one append: half a MiB each."""
+
+
+def run(settings: Settings, *, partitions: int, to: str) -> None:
+    """Move; `to` is the prefix and the workers' name from then on. Raises BadInput while anybody is at work on the log."""
+    require_kafka(settings)
+    there = elsewhere(settings, partitions, to)
+    with log_factory.log_to_write(settings) as log:
+        _require_quiet(LogContext.of(log, log_factory.topics(settings)), settings)
+        with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
+            topic_admin.apply(client, topic_admin.plan(client, wanted(there)))
+        count = move(log, settings, there)
+    note(f"{count:,} records copied, and the state of every stage; the old topics are as they were")
+    sentence(f"from now on: topics.prefix={to} topics.partitions={partitions} worker.name={to}")
+
+
+def elsewhere(settings: Settings, partitions: int, to: str) -> Settings:
+    """The settings of the log that is made. Raises BadInput for the prefix or the name that the log has."""
+    if to in (settings.topics.prefix, settings.worker.name):
+        raise BadInput(f"'{to}' is the prefix or the workers' name of this log; a moved log needs another for both")
+    topics = settings.topics.model_copy(update={"prefix": to, "partitions": partitions})
+    return settings.model_copy(update={"topics": topics, "worker": settings.worker.model_copy(update={"name": to})})
+
+
+def move(log: Log, settings: Settings, there: Settings) -> int:
+    """Copy the log, and write a checkpoint of every stage at its last turn; how many records were copied."""
+    new = LogContext.of(log, log_factory.topics(there))
+    count = repartitioned_copy.copy(LogContext.of(log, log_factory.topics(settings)), new, lambda done: note(f"{done:,} records"))
+    runner = Runner(stages(there), new)
+    while runner.read():
+        for _ in runner.turns():
+            pass  # what was decided then is in the log already
+    last = repartitioned_copy.moved_until(new)
+    for task in runner.tasks:
+        if task.turn != last:
+            raise BadInput(f"{task.source} came to turn {task.turn} of {last}: an input of the copy lacks what its ticks say")
+        _write_checkpoint(log, task, there.worker.name)
+    return count
+
+
+def _write_checkpoint(log: Log, task: Task, worker: str) -> None:
+    """The state of a task, as a worker writes it; the mark last, when all that it names is there."""
+    topic, state = changelog_topic(worker, task.stage.name), task.state
+    state.take_dirty()
+    plan = CheckpointLedger("moved").plan(
+        turn=task.turn,
+        positions=task.positions,
+        tick=task.tick,
+        dumps=((name, state.dump(name)) for name in sorted(state.chunks())),
+        inputs=task.inputs,
+        epochs=task.epochs.epochs(),
+    )
+    records = [NewRecord(topic, task.partition, key, value) for key, value in plan.records]
+    for first in range(0, len(records), _AT_ONCE):
+        log.append(records[first : first + _AT_ONCE])
+    log.append([NewRecord(topic, task.partition, *plan.mark)])
+
+
+def _require_quiet(context: LogContext, settings: Settings) -> None:
+    """Raises BadInput while a worker is at work, or has not taken the last turn: what it would still decide would be lost."""
+    newest = clock_log.newest(context.log, context.topics)
+    listed = stages(settings)
+    marks = committed(context, settings.worker.name, listed)
+    parts = [(stage.name, partition) for stage in listed for partition in range(context.topics.partitions)]
+    if at_work := [f"{name}/{p}" for name, p in parts if (name, p) in marks and marks[name, p].at_work]:
+        raise BadInput(f"workers are at work on {', '.join(at_work[:_SHOWN])}: end them first, and all sources and consumers")
+    last = -1 if newest is None else newest.number
+    if behind := [f"{name}/{p}" for name, p in parts if (name, p) not in marks or marks[name, p].turn < last]:
+        raise BadInput(
+            f"no checkpoint of {', '.join(behind[:_SHOWN])} is of the newest tick: end the clock, let the workers take what is "
+            "there, and end them with SIGTERM, at which they write their last checkpoint"
+        )
