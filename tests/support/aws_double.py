@@ -202,6 +202,12 @@ class AwsDouble:
 
         found.set_desired_capacity = refuse
 
+    def deliver(self, group: str) -> None:
+        """From now on the group starts again what it wants."""
+        found = self._group(group)
+        del found.set_desired_capacity
+        found.set_desired_capacity(found.desired_capacity)
+
     def fail(self, group: str, message: str, *, ago: timedelta = timedelta(), details: str = "") -> str:
         """A scaling activity that failed; its id."""
         number = sum(map(len, self._state.activities.values())) + 1
