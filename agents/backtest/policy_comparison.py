@@ -49,6 +49,10 @@ class WorkloadFigures:
     changes: int
     cost: float
     """Over the whole recording, at the price list."""
+    cpu_over_first_12h: float = 0.0
+    """The share of the first 12 hours of each container in which CPU use was over the request."""
+    first_12h_hours: float = 0.0
+    """How many container hours these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ def figures(
             kills=total.kills,
             changes=total.changes,
             cost=cost,
+            cpu_over_first_12h=cpu.early_over / cpu.early_seconds if cpu.early_seconds else 0.0,
+            first_12h_hours=cpu.early_seconds / _HOUR,
         )
     return found
 

@@ -13,6 +13,8 @@ import numpy as np
 from agents.backtest.recorded_containers import Floats, Rows
 
 RESOURCES = ("cpu", "memory")
+EARLY = 12 * 3600.0
+"""The first seconds of a container, which are told apart: a policy knows hardly anything of it then."""
 SIDES = ("ours", "own", "oracle")
 KILLS = ("recorded", "before", "unknown", "would_be", "own_crossings", "crossings_before")
 """As in `KillCounts`, for each container."""
@@ -20,18 +22,25 @@ _HOUR = 3600.0
 _FIRST_ROWS = 256
 
 ResourceColumn = tuple[str, str, str]
-"""Side, resource and what is summed: `requested`, `used`, `slack` (times seconds), `over` and `seconds`."""
+"""Side, resource and what is summed: `requested`, `used`, `slack` (times seconds), `over` and `seconds`, and these two of the
+first EARLY seconds of a container."""
+_WHATS = ("requested", "used", "slack", "over", "seconds", "early_over", "early_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceTotal:
-    """One resource of one workload: core- or byte-seconds, and seconds. `over`: seconds in which use was over the request."""
+    """One resource of one workload: core- or byte-seconds, and seconds. `over`: seconds in which use was over the request.
+
+    `early_` is of the first EARLY seconds of each container.
+    """
 
     requested: float
     used: float
     slack: float
     over: float
     seconds: float
+    early_over: float = 0.0
+    early_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ class ContainerSums:
         parts = {
             resource: list(
                 zip(
-                    *(by_workload(self.sums[side, resource, what]) for what in ("requested", "used", "slack", "over", "seconds")),
+                    *(by_workload(self.sums[side, resource, what]) for what in _WHATS),
                     strict=True,
                 )
             )
@@ -155,6 +164,10 @@ class ContainerSums:
     def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
         known = ~(np.isnan(request) | np.isnan(use))
         rows, request, use = rows[known], request[known], use[known]
+        early = self.sums[side, resource, "seconds"][rows] < EARLY
+        if early.any():
+            np.add.at(self.sums[side, resource, "early_over"], rows[early], (use > request)[early] * seconds)
+            np.add.at(self.sums[side, resource, "early_seconds"], rows[early], seconds)
         for what, amount in (
             ("requested", request * seconds),
             ("used", use * seconds),
@@ -194,5 +207,4 @@ class ContainerSums:
 
 
 def _zeros(rows: int) -> dict[ResourceColumn, Floats]:
-    whats = ("requested", "used", "slack", "over", "seconds")
-    return {(side, resource, what): np.zeros(rows) for side in SIDES for resource in RESOURCES for what in whats}
+    return {(side, resource, what): np.zeros(rows) for side in SIDES for resource in RESOURCES for what in _WHATS}

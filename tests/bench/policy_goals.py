@@ -92,6 +92,7 @@ def _line(upstream: PolicyScore, ours: PolicyScore, promised: float) -> str:
     hours = ours.total("container_hours")
     over = [sum(each.cpu_over * each.container_hours for each in side.workloads.values()) / hours for side in (ours, upstream)]
     worst = float(np.percentile([each.cpu_over for each in ours.workloads.values()], 99))
+    later = [_later(each) for each in ours.workloads.values() if each.container_hours > each.first_12h_hours]
     short = [
         sum(each.cpu_used + each.cpu_slack - each.cpu_requested for each in side.workloads.values()) / side.total("cpu_used")
         for side in (ours, upstream)
@@ -101,12 +102,18 @@ def _line(upstream: PolicyScore, ours: PolicyScore, promised: float) -> str:
         (
             str(len(ours.workloads)),
             *(_ratio(relative(upstream, ours, f"{what}_requested")) for what in ("cpu", "memory")),
-            f"{over[0]:.2%}, {over[1]:.2%}, {promised:.1%}; p99 {worst:.1%}",
+            f"{over[0]:.2%}, {over[1]:.2%}, {promised:.1%}; p99 {worst:.1%}, after 12 h {np.percentile(later or [0.0], 99):.1%}",
             f"{short[0]:.2%}, {short[1]:.2%}",
             kills,
             f"{ours.total('changes') / hours * 24:.1f}, {upstream.total('changes') / hours * 24:.1f}",
         )
     )
+
+
+def _later(figures: WorkloadFigures) -> float:
+    """The share of time with more CPU used than requested, without the first 12 hours of each container."""
+    over = figures.cpu_over * figures.container_hours - figures.cpu_over_first_12h * figures.first_12h_hours
+    return over / (figures.container_hours - figures.first_12h_hours)
 
 
 def _ratio(of: Interval) -> str:

@@ -15,6 +15,7 @@ SPARE = (
         "core-hours saved",
         "GiB-hours saved",
         "cpu short",
+        "cpu over in first 12 h",
         "cpu over",
         "memory over",
         "changes",
@@ -42,6 +43,7 @@ def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDiffere
             "kills/container-day": f"{score.total('kills') / hours * 24:.3f}",
             "changes/container-day": f"{score.total('changes') / hours * 24:.2f}",
             "cpu over": _over(score, "cpu"),
+            "cpu over in first 12 h": _early(score),
             "cpu short": _short(score),
             "memory over": _over(score, "memory"),
             "core-hours saved": _saved(scores[0], score, "cpu"),
@@ -58,6 +60,13 @@ def _over(score: PolicyScore, resource: str) -> str:
     """The share of container time in which use was over the request."""
     hours = score.total("container_hours")
     spent = sum(getattr(workload, f"{resource}_over") * workload.container_hours for workload in score.workloads.values())
+    return f"{spent / hours:.2%}" if hours else "-"
+
+
+def _early(score: PolicyScore) -> str:
+    """The same share of the first 12 hours of each container alone, in which a policy knows hardly anything of it."""
+    hours = score.total("first_12h_hours")
+    spent = sum(each.cpu_over_first_12h * each.first_12h_hours for each in score.workloads.values())
     return f"{spent / hours:.2%}" if hours else "-"
 
 

@@ -77,3 +77,15 @@ def test_rows_beyond_the_first_are_kept() -> None:
     sums.kill("recorded", rows[-1:])
     [total] = sums.totals("own", ["w"] * 1_000, np.zeros(1_000))
     assert (total.containers, total.cpu.requested, total.cpu.slack, total.kills) == (1_000, 10_000, 5_000, 1)
+
+
+def test_the_first_12_hours_of_a_container_are_told_apart() -> None:
+    sums, rows = ContainerSums(), np.array([0, 1])
+    for hour in range(24):
+        begun = rows[: 1 if hour < 6 else 2]  # the second container begins six hours later
+        use = np.full(len(begun), 2.0 if hour in {3, 13, 17} else 0.5)
+        sums.weigh("cpu", begun, (np.ones(len(begun)), np.full(len(begun), np.nan)), use, 3600.0)
+    [total] = sums.totals("own", ["w", "w"], np.zeros(2))
+    # Over in hours 3, 13 and 17 of the first, and so in its hour 3 of 12; in hours 7 and 11 of the second, which are both early.
+    assert (total.cpu.over, total.cpu.seconds) == (5 * 3600, 42 * 3600)
+    assert (total.cpu.early_over, total.cpu.early_seconds) == (3 * 3600, 24 * 3600)
