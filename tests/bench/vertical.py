@@ -58,14 +58,14 @@ class World:
             inputs = {"policies": policies, "pod-changes": [self._pod(w, p) for w in part for p in range(self.pods)]}
             self.stage.step(Turn(T0 * 1000 + turn, inputs))
 
-    def scrapes(self, ticks: int) -> Iterator[float]:
-        """CPU seconds of each scrape of everything."""
+    def scrapes(self, ticks: int, minutes: int = 1) -> Iterator[float]:
+        """CPU seconds of each scrape of everything, so many minutes apart."""
         rows = [(w.key, f"{w.name}-{p}", "main") for w in self.workloads for p in range(self.pods)]
         columns = [tuple(zip(*rows[i : i + ROWS], strict=True)) for i in range(0, len(rows), ROWS)]
         names = [tuple(tuple(map(intern, column)) for column in part) for part in columns]  # as the codec gives them
         del rows, columns
         for _ in range(ticks):
-            self.scraped += 1
+            self.scraped += minutes
             tick = self.scraped
             turn = Turn((T0 + 60 * tick) * 1000, {"pod-metrics": [self._scrape(tick, *columns) for columns in names]})
             yield timed(lambda turn=turn: self.stage.step(turn))

@@ -62,17 +62,23 @@ def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int],
 
 def _read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats, memory: list[Floats]) -> Evidence:
     """The evidence in these rows, of which memory's percentiles are known."""
-    columns = usage.aggregates
     cpu = usage.cpu.percentiles(rows, [*shares[:, :3].T, *_SHARES])
+    first, last, count = history_of(usage, rows)
     return Evidence(
         cpu=cpu[:3],
         memory=memory[:3],
         reached=(cpu[3:], memory[3:]),
-        first=columns.floats("first")[rows],
-        last=columns.floats("last")[rows],
-        count=columns["count"][rows].astype(np.float64),
+        first=first,
+        last=last,
+        count=count,
         peaks=usage.memory.total[rows],
     )
+
+
+def history_of(usage: "ContainerUsage | AggregateSum", rows: Indices) -> tuple[Floats, Floats, Floats]:
+    """Times of the first and the last sample of CPU in these rows, and how many there were."""
+    columns = usage.aggregates
+    return columns.floats("first")[rows], columns.floats("last")[rows], columns["count"][rows].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

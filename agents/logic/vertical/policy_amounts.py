@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.aggregated_usage import AggregateSum, Evidence, added
+from agents.logic.vertical.aggregated_usage import AggregateSum, added
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp
 from agents.logic.vertical.policy_code import (
     CodePolicy,
@@ -26,20 +26,25 @@ from schemas.times import NEVER
 _BLOCK = 1024
 """Containers that a policy sees at once; bounds the room that dense histograms take."""
 _BOUNDS = ("lower", "target", "upper")
+_ERROR = 5e-7
+"""Millicores or bytes by which rounding errors may be off."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedContainers:
-    """Containers in one order, with the built-in estimator's evidence and amounts.
+    """Containers in one order, with their history and what the built-in estimator says of them.
 
     `single`: the row of the only aggregate of each, or -1 and then `parts` gives the rows of all.
     """
 
     single: Indices
     parts: Callable[[int], Sequence[int]]
-    evidence: Evidence
-    cpu: Estimate
-    memory: Estimate
+    history: tuple[Floats, Floats, Floats]
+    """Times of the first and the last sample, and how many there were."""
+    minimum: Floats
+    """(2, n) The least millicores and bytes."""
+    estimates: Callable[[], tuple[Estimate, Estimate]]
+    """CPU and memory; made when they are asked for, as most of what a policy is shown does not need them."""
     in_place: NDArray[np.bool_]
 
 
@@ -50,8 +55,9 @@ def overruled(
 
     `state` is what the policy remembers of the containers at `places`. Raises PolicyFault for a strict policy.
     """
+    cpu, memory = of.estimates()
     if not len(places):
-        return of.cpu, of.memory, ""
+        return cpu, memory, ""
     try:
         found = [
             answer(
@@ -64,7 +70,7 @@ def overruled(
     except PolicyFault as fault:
         if policy.strict:
             raise
-        return of.cpu, of.memory, str(fault)
+        return cpu, memory, str(fault)
 
     def amounts(name: str, before: Floats, scale: float) -> Floats:
         column = np.concatenate([getattr(each, name) for each in found])
@@ -76,29 +82,30 @@ def overruled(
         lower, target, upper = (amounts(f"{bound}_{what}", getattr(before, bound), scale) for bound in _BOUNDS)
         return replace(before, lower=lower, target=target, upper=upper)
 
-    return replaced("cpu", of.cpu, MILLI), replaced("memory", of.memory, 1.0), ""
+    return replaced("cpu", cpu, MILLI), replaced("memory", memory, 1.0), ""
 
 
 def _amounts(amounts: Floats) -> Floats:
     """Whole millicores or bytes; NaN stays. A value just below the next one by a rounding error becomes that one."""
-    return np.where(np.isnan(amounts), np.nan, clamp(np.round(amounts, 6)))
+    whole = np.rint(amounts)  # and not `round` to a digit, which multiplies and so changes large whole amounts, too
+    return np.where(np.isnan(amounts), np.nan, clamp(np.where(np.abs(amounts - whole) <= _ERROR, whole, amounts)))
 
 
 def seen(usage: ContainerUsage, of: JudgedContainers, places: Indices) -> EvidenceColumns:
-    """What a policy sees of the containers at these places. Histograms and peaks are read when they are asked for."""
+    """What a policy sees of the containers at these places. All but its history is read when it is asked for."""
     single = of.single[places]
     lists = _Lists(usage, of, places)
-    first, last = of.evidence.first[places], of.evidence.last[places]
+    first, last, samples = (column[places] for column in of.history)
     columns = EvidenceColumns(
         cpu=_histograms(usage.cpu, single, lists, "cpu"),
         memory=_histograms(usage.memory, single, lists, "memory"),
         peaks=lambda: _recent_peaks(usage, lists.rows),
         first=np.where(first == NEVER, np.nan, first),
         last=np.where(last == NEVER, np.nan, last),
-        samples=of.evidence.count[places],
-        builtin=_builtin(of, places),
-        least_cpu=of.cpu.minimum[places] / MILLI,
-        least_memory=of.memory.minimum[places],
+        samples=samples,
+        estimated=lambda: _builtin(of, places),
+        least_cpu=of.minimum[0, places] / MILLI,
+        least_memory=of.minimum[1, places],
         in_place=of.in_place[places],
     )
     _freeze(columns)
@@ -167,9 +174,10 @@ def _recent_peaks(usage: ContainerUsage, lists: Sequence[Sequence[int]]) -> Floa
 
 
 def _builtin(of: JudgedContainers, places: Indices) -> RecommendedColumns:
-    cpu = [getattr(of.cpu, bound)[places] / MILLI for bound in _BOUNDS]
-    memory = [getattr(of.memory, bound)[places].copy() for bound in _BOUNDS]
-    return RecommendedColumns(*cpu, *memory)
+    cpu, memory = of.estimates()
+    return RecommendedColumns(
+        *(getattr(cpu, bound)[places] / MILLI for bound in _BOUNDS), *(getattr(memory, bound)[places].copy() for bound in _BOUNDS)
+    )
 
 
 def _freeze(columns: EvidenceColumns) -> None:
@@ -177,5 +185,5 @@ def _freeze(columns: EvidenceColumns) -> None:
     arrays = [columns.cpu.starts, columns.memory.starts, columns.first, columns.last, columns.samples]
     arrays += [columns.least_cpu, columns.least_memory]
     columns.in_place.flags.writeable = False
-    for array in (*arrays, *(array for _, array in columns.builtin.columns())):
+    for array in arrays:
         array.flags.writeable = False

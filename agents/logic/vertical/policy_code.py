@@ -103,14 +103,21 @@ class EvidenceColumns:
     """(n,) Time of the last one."""
     samples: Floats
     """(n,) How many CPU samples there were."""
-    builtin: RecommendedColumns
-    """What the built-in estimator recommends, with its percentiles, margin and confidence."""
+    estimated: Callable[[], RecommendedColumns]
     least_cpu: Floats
     """(n,) The least that the built-in estimator recommends: the container's own minimum, else its share of the pod's; cores."""
     least_memory: Floats
     """(n,) Likewise in bytes."""
     in_place: NDArray[np.bool_]
     """(n,) Whether a changed request is given to pods as they run; otherwise what lies outside of the bounds evicts them."""
+
+    @cached_property
+    def builtin(self) -> RecommendedColumns:
+        """What the built-in estimator recommends, with its percentiles, margin and confidence."""
+        found = self.estimated()
+        for _, amounts in found.columns():
+            amounts.flags.writeable = False
+        return found
 
     @cached_property
     def recent_peak(self) -> Floats:

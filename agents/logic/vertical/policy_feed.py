@@ -124,8 +124,10 @@ class PolicyFeed:
             return
         begins = np.arange(len(members) + 1)
         if not (members[1:] > members[:-1]).all():
-            # By member, and its pods by CPU; pods of which none was seen last.
-            order = np.lexsort((cores, members))
+            order = np.argsort(members, kind="stable")  # mostly of parts in order, of which a stable sort makes one soon
+            if (members[order[1:]] == members[order[:-1]]).any():
+                # By member, and its pods by CPU; pods of which none was seen last.
+                order = np.lexsort((cores, members))
             members, ends, cores, memory = members[order], ends[order], cores[order], memory[order]
             begins = np.append(np.flatnonzero(np.r_[True, members[1:] != members[:-1]]), len(members))
         first = begins[:-1]

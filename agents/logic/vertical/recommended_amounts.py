@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.resources.bound_order import order_columns
 from agents.logic.usage.container_usage import ContainerUsage
-from agents.logic.vertical.aggregated_usage import Evidence, gather
+from agents.logic.vertical.aggregated_usage import Evidence, gather, history_of
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import PLACE, cap
 from agents.logic.vertical.memory_floors import MemoryFloors
@@ -102,9 +102,16 @@ def reconsider(usage: ContainerUsage, members: ContainerIndex, done: Recommendat
 def known_of(usage: ContainerUsage, members: ContainerIndex, settings: VerticalSettings, wanted: Indices) -> EvidenceColumns:
     """What is known of these members now, as a policy sees it."""
     these = members.alone(wanted)
-    evidence = gather(usage, these, partial(_parts, members, these))
-    cpu, memory = judge(evidence, these, settings)
-    return seen(usage, _judged(these, members, evidence, cpu, memory), np.arange(len(wanted)))
+    parts = partial(_parts, members, these)
+
+    @cache
+    def evidence() -> Evidence:
+        return gather(usage, these, parts)
+
+    history = history_of(usage, these.single) if these.all_single else _history(evidence())
+    estimates, in_place = cache(lambda: judge(evidence(), these, settings)), these.rules[:, PLACE["in_place"]] > 0.0
+    judged = JudgedContainers(these.single, parts, history, _minimum(these, *_pod_minimum(settings)), estimates, in_place)
+    return seen(usage, judged, np.arange(len(wanted)))
 
 
 def grounds_of(
@@ -129,8 +136,13 @@ def grounds_of(
 def _judged(
     these: MemberSelection, members: ContainerIndex, evidence: Evidence, cpu: Estimate, memory: Estimate
 ) -> JudgedContainers:
-    in_place = these.rules[:, PLACE["in_place"]] > 0.0
-    return JudgedContainers(these.single, partial(_parts, members, these), evidence, cpu, memory, in_place)
+    minimum, in_place = np.stack([cpu.minimum, memory.minimum]), these.rules[:, PLACE["in_place"]] > 0.0
+    parts = partial(_parts, members, these)
+    return JudgedContainers(these.single, parts, _history(evidence), minimum, lambda: (cpu, memory), in_place)
+
+
+def _history(of: Evidence) -> tuple[Floats, Floats, Floats]:
+    return of.first, of.last, of.count
 
 
 def _parts(members: ContainerIndex, these: MemberSelection, place: int) -> Sequence[int]:
@@ -171,7 +183,7 @@ def judge(evidence: Evidence, these: MemberSelection, settings: VerticalSettings
 
     Confidence rests on CPU samples for memory too, as upstream's does.
     """
-    minimum = _minimum(these, settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory))
+    minimum = _minimum(these, *_pod_minimum(settings))
     history = (evidence.first, evidence.last, evidence.count)
     found, sure = np.empty((3, 2, len(evidence.first))), np.empty((2, len(evidence.first)))
     for i, interval in enumerate((settings.cpu_confidence, settings.memory_confidence)):
@@ -185,6 +197,11 @@ def judge(evidence: Evidence, these: MemberSelection, settings: VerticalSettings
         for i, percentiles in enumerate((evidence.cpu, evidence.memory))
     ]
     return both[0], both[1]
+
+
+def _pod_minimum(settings: VerticalSettings) -> tuple[float, float]:
+    """Millicores and bytes."""
+    return settings.pod_minimum_cpu * MILLI, float(settings.pod_minimum_memory)
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.logic.vertical.policy_code import (
     CodePolicy,
@@ -18,11 +20,14 @@ from agents.logic.vertical.policy_code import (
 from agents.logic.vertical.policy_states import nothing_remembered
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.policies import policy_sources
 from schemas.names import Amounts
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn
+from tests.support.commands import ROOT
 
 Recommend = Callable[[EvidenceColumns], RecommendedColumns]
 NAME = "mine@0123456789abcdef"
+BUILT_IN_RULE = policy_sources.load(policy_sources.read(str(ROOT / "examples/built_in_rule.py")))
 
 
 def as_built_in(usage: EvidenceColumns) -> RecommendedColumns:
@@ -68,6 +73,24 @@ def test_a_policy_that_returns_the_built_in_amounts_decides_exactly_as_the_built
     assert mine.event.containers == built_in.event.containers
     assert mine.event.because["decided_by"] == NAME
     assert "decided_by" not in built_in.event.because
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.0, 900.0), st.floats(0.0, 2.0**42)), min_size=1, max_size=8), st.sampled_from((1, 9, 300)))
+def test_the_built_in_rule_written_as_a_policy_decides_exactly_as_the_built_in_does(
+    use: list[tuple[float, float]], apart: int
+) -> None:
+    sides = []
+    for policy in ("", NAME):
+        stage, said = opened(lambda usage: BUILT_IN_RULE.recommend(usage, nothing_remembered(0)), policy=policy), []
+        stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+        for place, (cores, memory) in enumerate(use):
+            number = START + place * apart * MINUTE
+            said += stage.step(turn(number, pod_metrics=[scrape(number, [(API.key, "a", "app", cores, memory)])]))
+        sides.append([(each.event.at, each.event.containers) for each in said if each.topic == "recommendations"])
+        assert not any("policy_fault" in each.event.because for each in said if each.topic == "recommendations")
+    assert sides[0]
+    assert sides[0] == sides[1]
 
 
 def test_what_a_policy_says_is_recommended_within_the_bounds_of_the_settings() -> None:
@@ -125,7 +148,7 @@ def test_an_answer_that_is_no_recommendation_is_a_fault_that_names_it(changed: A
     good = RecommendedColumns(*[column(1.0)] * 6)
     nothing = HistogramColumns(column(0.0, 1.0), np.zeros((1, 2)))
     usage = EvidenceColumns(
-        nothing, nothing, lambda: column(0.0), *[column(0.0)] * 3, good, column(0.0), column(0.0), np.array([True])
+        nothing, nothing, lambda: column(0.0), *[column(0.0)] * 3, lambda: good, column(0.0), column(0.0), np.array([True])
     )
     state = nothing_remembered(1)
     assert answer(stateless(as_built_in), usage, state) is good
