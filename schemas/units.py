@@ -22,3 +22,32 @@ _DUST: Final = 1e-6
 def millicores(cores: Cores) -> int:
     """Whole millicores, rounded up as Kubernetes rounds anything finer."""
     return math.ceil(cores * 1000 - _DUST)
+
+
+_SIZES: Final = (
+    ("B", 1, 0, 1024.0),
+    ("KiB", 1 << 10, 1, 102.4),
+    ("MiB", 1 << 20, 1, 1024.0),
+    ("GiB", 1 << 30, 2, 1024.0),
+    ("TiB", 1 << 40, 2, 1024.0),
+    ("PiB", 1 << 50, 2, 1024.0),
+    ("EiB", 1 << 60, 2, math.inf),
+)
+"""Of each unit its bytes, the decimals that are shown, and the number from which on the next one is used."""
+
+
+def cpu_text(cores: float) -> str:
+    """CPU for people: whole millicores or, where there are many, cores; what is there but rounds to none is less than 1m."""
+    sign = "-" if cores < 0 else ""
+    milli = f"{abs(cores) * 1000:.0f}m"
+    if len(milli) > len("99999m"):
+        return f"{cores:,.1f} cores"
+    return f"{sign}<1m" if milli == "0m" and cores else f"{sign}{milli}"
+
+
+def bytes_text(size: float) -> str:
+    """Memory for people, in the unit in which it is a number of up to four digits; none is `0 MiB`."""
+    if not size:
+        return "0 MiB"
+    unit, scale, digits, _ = next(each for each in _SIZES if round(abs(size) / each[1], each[2]) < each[3])
+    return f"{size / scale:,.{digits}f} {unit}"

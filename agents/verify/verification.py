@@ -10,8 +10,8 @@ missing decision: if it is of a turn after the worker's newest mark, it may be i
 again at the end of the replay, by when those decisions must be there. The marks also have digests of what the worker had read, so
 a changed input is found even if it changed no decision.
 
-Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because its state is
-unknown. In an output that was compacted beyond its lag, decisions seem to be missing.
+Where retention deleted the beginning of an input or of the clock, a partition is verified from a given start or not at all,
+because its state is unknown. In an output that was compacted beyond its lag, decisions seem to be missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -146,15 +146,30 @@ class _StageVerification:
             {self.context.topics.wire(n): o for n, o in start.positions.items()} if start else dict.fromkeys(self._inputs(), 0)
         )
         gone = {w: b for w, o in wanted.items() if (b := self.context.log.begin(w, partition)) > o}
+        ticks = self._lost_ticks(start)
+        if ticks:
+            self._add(DiscrepancyKind.UNREACHABLE, partition, f"{ticks}: {self._wish(partition)}")
         if gone:
-            first = self._first_turn(partition)
-            wish = (
-                "there is no whole turn after it" if first is None else f"give the state (a checkpoint) of turn {first} or later"
-            )
+            wish = self._wish(partition)
             for wire, begin in gone.items():
                 where = f"partition {partition} of '{wire}' is kept from offset {begin} on, and offset {wanted[wire]} is needed"
                 self._add(DiscrepancyKind.UNREACHABLE, partition, f"{where}: {wish}")
-        return not gone
+        return not gone and not ticks
+
+    def _lost_ticks(self, start: TaskStart | None) -> str:
+        """Which ticks are needed and gone, by which turns end: without them others would be recomputed than were taken."""
+        topics = self.context.topics
+        begin, end = (find(*clock_log.place(topics)) for find in (self.context.log.begin, self.context.log.end))
+        needed = 0 if start is None or start.tick is None else start.tick[0]
+        if begin <= needed:
+            return ""
+        kept = "all ticks are gone" if begin == end else f"the ticks in '{topics.wire(CLOCK)}' are kept from offset {begin} on"
+        return f"{kept}, and offset {needed} is needed"
+
+    def _wish(self, partition: int) -> str:
+        """What would make a partition verifiable."""
+        first = self._first_turn(partition)
+        return "there is no whole turn after it" if first is None else f"give the state (a checkpoint) of turn {first} or later"
 
     def _first_turn(self, partition: int) -> int | None:
         """The first turn that what is kept holds the end of: with its state, all later ones can be report."""

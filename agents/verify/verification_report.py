@@ -111,7 +111,11 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
     yield from _proofs(report)
     upto = " up to the workers' marks" if report.waiting else ""
     compared = " that was compared" if report.foreign else ""
-    yield f"every decision{compared}{upto} is as published" if report.ok else "NOT as published"
+    if report.counts.keys() == {DiscrepancyKind.UNREACHABLE}:
+        unread = report.counts[DiscrepancyKind.UNREACHABLE]
+        yield f"NOT verified: nothing that was compared differs, but {unread} lines say what was not"
+    else:
+        yield f"every decision{compared}{upto} is as published" if report.ok else "NOT as published"
 
 
 def _proofs(report: VerificationReport) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
 from agents.why import leak_texts, memory_texts, node_texts, scaling_texts
-from schemas import times
+from schemas import times, units
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
 from schemas.decisions.plan_attestations import PLANS, PlansAttested
@@ -34,7 +34,6 @@ from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemov
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Numbers = dict[str, object]
-_MANY_CORES = 100.0
 _RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
 
 _WHAT: Mapping[type, str] = {
@@ -341,16 +340,16 @@ def _amounts(amounts: Amounts) -> str:
 
 
 def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
-    """One amount with its unit: millicores or, where there are many, cores; MiB, GiB or TiB; `?` for a bound that none is yet."""
+    """One amount in people's units (`schemas.units`); `?` for a bound that none is yet."""
     if cpu is not None:
         if cpu * 1000 == AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
             return "?"
-        return f"{cpu * 1000:.0f}m" if abs(cpu) < _MANY_CORES else f"{cpu:,.1f} cores"
+        return units.cpu_text(cpu)
     if memory is None:
         return "not set"
     if memory == AMOUNT_LIMIT:
         return "?"
-    return node_texts.bytes_text(memory)
+    return units.bytes_text(memory)
 
 
 def exact_amounts(event: Event, workload: str | None) -> Numbers:

@@ -2,15 +2,22 @@
 
 from datetime import datetime
 
-from agents.why.node_texts import bytes_text
-from schemas.decisions.recommendations import MemoryLeak, MemoryLeakFound
+from schemas.decisions.recommendations import LeakEnd, MemoryLeak, MemoryLeakFound
+from schemas.units import bytes_text
 
 WORD = "leaking"
+_ENDS = {
+    LeakEnd.RELEASED: "gave more than half of what it had gained back",
+    LeakEnd.RESTARTED: "was restarted",
+    LeakEnd.REPLACED: "is gone with its pod",
+}
 _HOUR = 3600.0
 
 
 def in_words(leak: MemoryLeak, now: datetime) -> str:
-    """`leaking, about 300 MiB/h, full in 3 h`."""
+    """`leaking, about 300 MiB/h, full in 3 h`; empty for a leak that has ended."""
+    if leak.ended is not None:
+        return ""
     return f"{WORD}, about {bytes_text(leak.rate)}/h, {_full(leak, now)}"
 
 
@@ -21,12 +28,23 @@ def at_length(leak: MemoryLeak) -> str:
         "has no limit" if leak.limit is None else f"reaches its limit of {bytes_text(leak.limit)} at {leak.full:%Y-%m-%d %H:%M}"
     )
     bound = f"so at most {bytes_text(leak.most)} are recommended ({bytes_text(leak.target)} when the leak was found)"
+    if leak.ended is not None:
+        return f"whose lowest use in {leak.pod.name} {seen}, until it {ended(leak)}; {bound}"
     return f"whose lowest use in {leak.pod.name} {seen}; it {when}; {bound}"
+
+
+def ended(leak: MemoryLeak) -> str:
+    """`was restarted (seen at 2026-01-05 14:05)`, of a leak that has ended."""
+    return "" if leak.ended is None or leak.end is None else f"{_ENDS[leak.end]} (seen at {leak.ended:%Y-%m-%d %H:%M})"
 
 
 def found(event: MemoryLeakFound) -> str:
     """What a decision about a leak says."""
-    return "whose memory was not seen to rise for a day" if event.over else at_length(event.leak)
+    if not event.over:
+        return at_length(event.leak)
+    return (
+        f"which in {event.leak.pod.name} {ended(event.leak)}" if event.leak.end else "whose memory was not seen to rise for a day"
+    )
 
 
 def _full(leak: MemoryLeak, now: datetime) -> str:

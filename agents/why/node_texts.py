@@ -28,6 +28,7 @@ from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataR
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from schemas.units import bytes_text, cpu_text
 
 Numbers = dict[str, object]
 
@@ -37,15 +38,11 @@ def amounts(found: Mapping[str, Any]) -> Numbers:
     return {name: _UNITS[name](number) if name in _UNITS else number for name, number in found.items()}
 
 
-def bytes_text(number: float) -> str:
-    """MiB, GiB or TiB."""
-    size = abs(number)
-    if size < 1 << 30:
-        return f"{number / (1 << 20):.1f} MiB"
-    return f"{number / (1 << 30):.2f} GiB" if size < 1 << 40 else f"{number / (1 << 40):,.2f} TiB"
+def _millicores_text(number: float) -> str:
+    return cpu_text(number / 1000)
 
 
-_UNITS: Mapping[str, Callable[[float], str]] = {"cpu": "{:.0f}m".format, "memory": bytes_text, "ephemeral-storage": bytes_text}
+_UNITS: Mapping[str, Callable[[float], str]] = {"cpu": _millicores_text, "memory": bytes_text, "ephemeral-storage": bytes_text}
 
 
 def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:

@@ -61,13 +61,23 @@ class CitedRules:
     place: Place
 
 
+class LeakEnd(StrEnum):
+    """What gave the memory of a leaking container back."""
+
+    RELEASED = "released"
+    RESTARTED = "restarted"
+    REPLACED = "replaced"
+    """Its pod is gone, or another one has its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryLeak:
     """A container whose memory only rises: the lowest use of each hour is above that of the hour before, for hours.
 
     `pod` is the one that rises fastest. `memory`: its lowest use in the last whole hour, in bytes; `rate`: bytes an hour since
     `since`; `limit`: None where it has none, and then nobody knows when it is full. `full`: when it reaches the limit at that
-    rate. `target`: what was recommended when the leak was found; `most`: what is recommended at most now because of it.
+    rate. `target`: what was recommended when the leak was found; `most`: what is recommended at most now because of it. `ended`:
+    when `end` was seen, after which it leaks no longer; the bound stays for a day after its last hour of rising.
     """
 
     container: str
@@ -79,11 +89,15 @@ class MemoryLeak:
     full: datetime | None
     target: Bytes
     most: Bytes
+    ended: datetime | None = None
+    end: LeakEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLeakFound:
-    """The recommender found that a container leaks memory, or, if `over`, that it was not seen to rise for a day.
+    """The recommender found that a container leaks memory, or, if `over`, that it no longer does.
+
+    `leak.end` says what gave the memory back; without one it was only not seen to rise for a day.
 
     `again`: it said so before, and says so each hour while that lasts.
     """

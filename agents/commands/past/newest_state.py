@@ -97,7 +97,10 @@ class ClusterStates:
         """That of the updater. Raises BadInput for a log that no clock has ticked in."""
         state, _ = self.of("updater")
         if not isinstance(state, Updater) or state.turn == 0:
-            raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
+            why = "is `ullage source clock` running?"
+            if self.tick is not None:
+                why = "the clock ticks, but what stage 'updater' reads lacks records, and `ullage status` says where"
+            raise BadInput(f"the log holds no turn that is complete yet: {why}")
         return state
 
     def _say_once(self, sentence: str) -> None:

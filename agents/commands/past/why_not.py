@@ -49,26 +49,33 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
 
 
 def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
-    """The scaler explains a pod that waits for a node, the updater any other pod."""
+    """The scaler explains a pod that waits for a node, the updater any other pod.
+
+    The scaler's state, which is large, is not asked for what certainly waits for no node.
+    """
+    updater, cluster = states.updater(), states.context.cluster
+    workload = _workload_named(updater, cluster, asked)
+    if workload is not None:
+        yield from _workload_lines(updater, cluster, workload)
+        return
+    pods = _going_by(updater, cluster, asked)
+    known = updater.clusters.pods.get(pods[0].uid) if len(pods) == 1 else None
+    if known is not None and known.fact.phase is not PodPhase.PENDING:
+        yield from _lines(updater, cluster, known.fact.pod, _outlooks(updater, cluster).get(known.fact.pod.uid))
+        return
     scaler, turn = states.scaler()
-    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, states.context.cluster, asked, turn)
+    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, cluster, asked, turn)
     if waits is not None:
         yield f"{waits[0]} waits for a node"
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
         return
-    updater = states.updater()
-    workload = _workload_named(updater, states.context.cluster, asked)
-    if workload is not None:
-        yield from _workload_lines(updater, states.context.cluster, workload)
+    if f"{cluster}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
+        yield from _node_lines(scaler, turn, cluster, asked)
         return
-    if f"{states.context.cluster}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
-        yield from _node_lines(scaler, turn, states.context.cluster, asked)
-        return
-    pod = _named(updater, states.context.cluster, asked)
-    yield from _lines(updater, states.context.cluster, pod, _outlooks(updater, states.context.cluster).get(pod.uid))
-    known = updater.clusters.pods.get(pod.uid)
-    if known is not None and known.fact.phase is PodPhase.PENDING and not _scales_nodes(scaler, states.context.cluster):
-        yield f"  it is pending, and {_NO_SCALING.format(states.context.cluster)}"
+    pod = _named(updater, cluster, asked)
+    yield from _lines(updater, cluster, pod, _outlooks(updater, cluster).get(pod.uid))
+    if not _scales_nodes(scaler, cluster):
+        yield f"  it is pending, and {_NO_SCALING.format(cluster)}"
 
 
 def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
@@ -130,10 +137,15 @@ def _workload_named(updater: Updater, cluster: str, asked: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _going_by(updater: Updater, cluster: str, asked: str) -> list[PodName]:
+    """The pods with this uid, name or NAMESPACE/NAME."""
+    pods = (record.fact.pod for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster)
+    return [pod for pod in pods if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")]
+
+
 def _named(updater: Updater, cluster: str, asked: str) -> PodName:
-    """The pod by its uid, its name or NAMESPACE/NAME. Raises BadInput if there is none or there are several."""
-    pods = [record.fact.pod for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster]
-    found = [pod for pod in pods if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")]
+    """The one pod that goes by this name. Raises BadInput if there is none or there are several."""
+    found = _going_by(updater, cluster, asked)
     if not found:
         raise BadInput(f"no source has published a pod '{asked}' of cluster '{cluster}', or it is gone")
     if len(found) > 1:

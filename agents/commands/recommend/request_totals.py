@@ -7,7 +7,7 @@ from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.why import event_descriptions
 
 _MANY_CORES = 10.0
-_NOTHING = re.compile(r"[0.]+\D")
+_NOTHING = re.compile(r"<1m|0m|0 |[\d.]+ (B|KiB)")
 
 
 def in_words(rows: Iterable[RecommendedContainer]) -> str:

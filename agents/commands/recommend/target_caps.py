@@ -85,10 +85,11 @@ def _of_recommendation(decision: RecommendedRequests, amounts: RecommendedAmount
         if free is None or target is None or abs(free - target) * scale < _HALVES:
             continue
         said = f"{resource} of container '{amounts.container}' would be {_text(resource, free)}"
-        leaking = [leak.most for leak in decision.leaks if leak.container == amounts.container and resource == "memory"]
-        if leaking and target <= leaking[0] < free:
+        leak = next((leak for leak in decision.leaks if leak.container == amounts.container and resource == "memory"), None)
+        if leak is not None and target <= leak.most < free:
+            leaks = f"leaked until {leak.ended:%Y-%m-%d %H:%M}" if leak.ended else "leaks"
             yield TargetCap(
-                "leak", f"{said}, but it leaks, and the growth of a leak is bounded to {_text(resource, leaking[0])} today"
+                "leak", f"{said}, but it {leaks}, and the growth of a leak is bounded to {_text(resource, leak.most)} today"
             )
         elif node and free > target:
             yield TargetCap("node", f"{said}, but the pod is cut down to node '{node}', the largest that is known")

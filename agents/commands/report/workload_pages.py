@@ -32,6 +32,8 @@ RISKS: Mapping[str, str] = {
 }
 """What each word means; docs/scan.md has the order in which they are looked at."""
 _GIB, _MIB = float(1 << 30), float(1 << 20)
+_MUCH = 100_000
+"""Millicores or MiB from which on people write cores or GiB."""
 _MOST_CAPS = 5
 _OF_CHART = "The highest use of any pod, requests and limits of one; kills, changes and admissions as marks."
 
@@ -135,14 +137,16 @@ def _workload(data: ReportData, key: str, rows: Sequence[RecommendedContainer]) 
 
 
 def snippet(rows: Sequence[RecommendedContainer]) -> str:
-    """The recommended requests of a workload's containers as YAML: whole millicores and MiB, rounded up."""
+    """The recommended requests of a workload's containers as YAML, rounded up to millicores and MiB, or to cores and GiB."""
     lines = ["containers:"]
     for row in rows:
         lines += [f"- name: {row.container}", "  resources:", "    requests:"]
         if row.target.cpu is not None:
-            lines.append(f"      cpu: {ceil(round(row.target.cpu * 1000, 6))}m")
+            milli = ceil(round(row.target.cpu * 1000, 6))
+            lines.append(f"      cpu: {milli}m" if milli < _MUCH else f"      cpu: {ceil(milli / 1000)}")
         if row.target.memory is not None:
-            lines.append(f"      memory: {ceil(row.target.memory / _MIB)}Mi")
+            mebi = ceil(row.target.memory / _MIB)
+            lines.append(f"      memory: {mebi}Mi" if mebi < _MUCH else f"      memory: {ceil(mebi / 1024)}Gi")
     return "\n".join(lines)
 
 

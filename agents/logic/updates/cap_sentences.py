@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources.resource_lists import CPU
 from agents.logic.resources.target_caps import Cap, CapReason
+from schemas import units
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import Quantity
 
@@ -96,6 +97,4 @@ def _text(resource: str, amount: Quantity) -> str:
 def _amount(resource: str, amount: float | None) -> str:
     if amount is None:
         return "more"
-    if resource == CPU:
-        return f"{amount * 1000:.0f}m"
-    return f"{amount / 2**30:.2f} GiB" if amount >= 2**30 else f"{amount / 2**20:.0f} MiB"
+    return units.cpu_text(amount) if resource == CPU else units.bytes_text(amount)

@@ -12,7 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.updates.eviction_tolerance import is_there
 from agents.logic.updates.pods_by_workload import PodRecord
-from schemas import times
+from schemas import times, units
 from schemas.catalogue import Event
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -188,7 +188,7 @@ def may_grow(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[Su
 
 def in_words(cpu: float, memory: float) -> str:
     """Cores and bytes, as people write them."""
-    return f"{cpu * 1000:.0f}m and {memory / 2**30:.2f} GiB"
+    return f"{units.cpu_text(cpu)} and {units.bytes_text(memory)}"
 
 
 def _of(container: ContainerSeen, resource: str, planned: Mapping[str, Amounts]) -> float:

@@ -55,9 +55,10 @@ _CONTAINERS = {
     "peak": ColumnSpec(),
     "killed": ColumnSpec(),
     "limit": ColumnSpec(np.float32),
+    "restarts": ColumnSpec(np.int32),
     **_SERIES,
 }
-"""`limit`: of memory, in bytes, 0 where none is known."""
+"""`limit`: of memory, in bytes, 0 where none is known; `restarts`: what its pod says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ back. It leaks if that rose in each of the last `hours` hours, by `LEAST_RISE` o
 `STILL` of the mean of these hours: what fills a cache or warms up rises more and more slowly. It must also use more than it ever
 did before that series: what rises each morning gives its memory back each night. On its first morning nothing shows that yet, but
 its CPU rises with it: memory that grows by no larger a share than CPU does is load, until CPU has fallen by `FELL` from its
-highest. An hour without a sample ends a series and forgets what was used before, and so does a kill. docs/usage.md has how often
-this is wrong, measured on real traces.
+highest. An hour without a sample ends a series and forgets what was used before, and so does a restart. docs/usage.md has how
+often this is wrong, measured on real traces.
 """
 
 import numpy as np
@@ -88,9 +88,14 @@ class HourlyMinima:
             leaks = more & ~loaded & (grown >= LEAST_RISE * base) & ((lowest - before) * count >= STILL * grown)
             self.leaking += rows[leaks].tolist()
 
-    def killed(self, row: int) -> None:
-        """A container of this row starts anew: what was used before says nothing about what it uses now."""
-        self._containers["high"][row] = np.nan
+    def started_anew(self, row: int) -> None:
+        """A container of this row was killed or restarted: what it used before says nothing about what it uses now."""
+        for name in ("high", "last_low", "hour_low"):
+            self._containers[name][row] = np.nan
+
+    def lowest(self, row: int) -> float:
+        """The lowest use of a row in the present and the last whole hour, in bytes; NaN where nothing is known of them."""
+        return float(np.fmin(self._containers["hour_low"][row], self._containers["last_low"][row]))
 
     def series(self, row: int) -> tuple[float, float, int, int]:
         """Of a row that leaks: the lowest use before the first rise and in the last whole hour, the rises, and that hour."""

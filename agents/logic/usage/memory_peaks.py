@@ -43,7 +43,7 @@ class MemoryPeaks:
     def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
         """A peak that an OOM kill shows. May be older than the last sample."""
         self.containers.floats("last_memory")[row] = at
-        self._minima.killed(row)
+        self._minima.started_anew(row)
         self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed", apart=True)
 
     def _feed(  # noqa: PLR0913  # what a sample is, by keyword

@@ -1,13 +1,14 @@
 """Containers whose memory only rises, and the bound of growth that they get instead of ever more memory.
 
 A recommendation follows use, so it would feed a leak for ever. From the hour in which a leak is found, a container's memory
-target is at most what it was then, and `leak_growth` of that more for each day that has begun since. That holds until a day has
-passed in which no pod of the workload was seen to leak, so that a restart, after which memory has to rise for hours again, does
-not end it. An owner's minimum wins over it, and so does the floor of a container that is killed soon after each start.
+target is at most what it was then, and `leak_growth` of that more for each day that has begun since. That bound holds until a
+day has passed in which no pod of the workload was seen to leak, so that a restart, after which memory has to rise for hours
+again, does not end it. But nobody is told any longer that it leaks once its memory came back. An owner's minimum wins over the
+bound, and so does the floor of a container that is killed soon after each start.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,19 +19,24 @@ from agents.logic.usage.hourly_minima import HOUR
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import PLACE
 from schemas import bounds, times
-from schemas.decisions.recommendations import MemoryLeak
+from schemas.decisions.recommendations import LeakEnd, MemoryLeak
 from schemas.names import PodName
 from schemas.units import Bytes
 
 LASTS = 86_400_000
 """Milliseconds after the last hour of rising for which a leak counts."""
+_PODS = 4
+"""Leaking pods of a container that are remembered: where the first gets its memory back, the next one still leaks."""
 _MEMORY = slice(3, 6)
 """The columns of lower bound, target and upper bound of memory among AMOUNTS."""
 
 
 @dataclass(frozen=True, slots=True)
 class RisingMemory:
-    """A container that an hour ended for in which it leaked; bytes, and hours since 1970. `limit`: 0 for none."""
+    """A container that an hour ended for in which it leaked; bytes, and hours since 1970. `limit`: 0 for none.
+
+    `restarts`: what its pod had said by then.
+    """
 
     pod: str
     uid: str
@@ -39,6 +45,7 @@ class RisingMemory:
     rises: int
     hour: int
     limit: float
+    restarts: int = 0
 
     @property
     def rate(self) -> float:
@@ -48,24 +55,32 @@ class RisingMemory:
 
 @dataclass(frozen=True, slots=True)
 class KnownLeak:
-    """The leak of a container of a workload. `found`, `seen`: turns, in ms; `days`: days that have begun since it was found."""
+    """The leak of a container of a workload; times are turns, in ms. `days`: how many have begun since it was found.
+
+    `rising` is the pod that rises fastest, `others` the next of those that leaked in the same hour. `end` is empty while it
+    leaks, and `ended` is when that began or ceased last, after `found`.
+    """
 
     rising: RisingMemory
     target: float
     found: int
     seen: int
     days: int = 1
+    others: tuple[RisingMemory, ...] = ()
+    ended: int = 0
+    end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LeakChange:
-    """A container leaks; if `again`, that was said before; if `over`, it was not seen to rise for a day."""
+    """A container leaks; if `again`, that was said before; if `over`, it no longer does; if `quiet`, only its bound changes."""
 
     workload: str
     container: str
     known: KnownLeak
     over: bool = False
     again: bool = False
+    quiet: bool = False
 
     @property
     def key(self) -> str:
@@ -106,16 +121,42 @@ class MemoryLeaks:
             known = KnownLeak(rising, rising.last if math.isnan(target) else target, now, now)
             self.table.upsert(key, known)
             return known
-        fastest = known.rising
-        if rising.pod == fastest.pod or rising.hour > fastest.hour or rising.rate > fastest.rate:
-            fastest = rising
-        self.table.upsert(key, replace(known, rising=fastest, seen=now))
-        return None
+        before = [each for each in (known.rising, *known.others) if not known.end and each.pod != rising.pod]
+        newest = max(each.hour for each in (*before, rising))
+        leaking = sorted(
+            (each for each in (*before, rising) if each.hour >= newest - 1), key=lambda each: (-each.hour, -each.rate)
+        )
+        latest = replace(known, rising=leaking[0], others=tuple(leaking[1:_PODS]), seen=now, end="")
+        if known.end:
+            latest = replace(latest, ended=now)
+        self.table.upsert(key, latest)
+        return latest if known.end else None
+
+    def end(self, now: int, end_of: Callable[[str, str, RisingMemory], LeakEnd | None]) -> list[LeakChange]:
+        """The leaks that end in this turn, because the memory of each pod of theirs came back; `end_of` says by what.
+
+        What was seen to leak in this very turn, which may have the history of days, ends in a later one.
+        """
+        ended = []
+        for key, known in sorted(self.table.items()):
+            if known.end or known.seen == now:
+                continue
+            workload, _, container = key.rpartition("/")
+            leaking = [each for each in (known.rising, *known.others) if end_of(workload, container, each) is None]
+            if leaking and leaking[0] is known.rising:
+                continue
+            if leaking:
+                self.table.upsert(key, replace(known, rising=leaking[0], others=tuple(leaking[1:])))
+                continue
+            over = replace(known, others=(), ended=now, end=str(end_of(workload, container, known.rising)))
+            self.table.upsert(key, over)
+            ended.append(LeakChange(workload, container, over, over=True))
+        return ended
 
     def review(self, now: int) -> list[LeakChange]:
         """Drop the leaks that nobody saw for a day, count the days of the others, and return all of them, once an hour.
 
-        A leak that was found in this very turn is left out: the turn says it once.
+        A leak that was found, was found again or ended in this very turn is left out: the turn says it once.
         """
         reviewed = []
         for key, leak in sorted(self.table.items()):
@@ -125,8 +166,8 @@ class MemoryLeaks:
                 self.table.remove(key)
             elif known != leak:
                 self.table.upsert(key, known)
-            if known.found != now:
-                reviewed.append(LeakChange(workload, container, known, over=over, again=not over))
+            if now not in (known.found, known.ended):
+                reviewed.append(LeakChange(workload, container, known, over=over, again=not over, quiet=bool(known.end)))
         return reviewed
 
     def bounded(self, amounts: Floats, members: ContainerIndex, these: MemberSelection, but: Iterable[str]) -> Floats:
@@ -181,6 +222,8 @@ def _described(workload: str, container: str, known: KnownLeak, growth: float) -
         full,
         Bytes(int(known.target)),
         Bytes(int(_most(known, growth))),
+        times.from_ms(known.ended) if known.end else None,
+        LeakEnd(known.end) if known.end else None,
     )
 
 

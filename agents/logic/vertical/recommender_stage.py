@@ -50,6 +50,8 @@ _MOST_CAUSES = 100
 """Scrapes that a decision names as its cause at most, the newest: a workload may have thousands of label sets."""
 _CHANGING = ("rules", "policies", "pod-changes", "oom-events", "pod-metrics")
 """The inputs whose records may change what an estimate rests on; nodes count only where pods are fitted to them."""
+_RETURNING = ("pod-changes", "pod-metrics")
+"""The inputs by which the memory of a leak may be seen to come back."""
 _ROUTES: Mapping[str, Callable[[str], str]] = {"recommendations": str, "recommendations-by-cluster": cluster_of}
 """The topics of a recommendation, and the key that it has there; `str` leaves a workload's key as it is."""
 
@@ -134,11 +136,15 @@ class Recommender(PartedState):
         turned = self._follow_rules(turn)
         span = TurnSpan(last.turn, turn.number)
         ingested = self._ingest(turn, last, turned)
+        if len(self.leaks.table) and any(map(turn.of, _RETURNING)):
+            ended = self.leaks.end(turn.number, self.intake.leak_end)
+            ingested.leaks += ended
+            ingested.at_once |= {change.workload for change in ended}
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             ingested.at_once |= self.floors.review(turn.number, self.intake.most_used)
             reviewed = self.leaks.review(turn.number)
-            ingested.leaks += reviewed
+            ingested.leaks += [change for change in reviewed if not change.quiet]
             ingested.at_once |= {change.workload for change in reviewed}
             ingested.lost |= self._account()
         if (early := self._early(turn, span)) is not None:

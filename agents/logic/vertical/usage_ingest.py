@@ -21,6 +21,7 @@ from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.estimate_rules import entry_of, folding
 from agents.logic.vertical.memory_leaks import RisingMemory
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.decisions.recommendations import LeakEnd
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -69,7 +70,7 @@ class UsageIngest:
         if event.phase is PodPhase.PENDING:
             return
         if old == new:
-            self._note_limits(event)
+            self._note(event)
             return
         workload, name = intern(event.workload.key), event.pod.name
         self.usage.lookup.look_again()
@@ -79,15 +80,17 @@ class UsageIngest:
             self._disregard(workload, name, container)
         for container in new.containers:
             self.usage.see(workload, name, container)
-        self._note_limits(event)
+        self._note(event)
 
-    def _note_limits(self, event: PodChanged) -> None:
-        """Keep the memory limits of a pod's containers, which tell when a leak has filled one."""
+    def _note(self, event: PodChanged) -> None:
+        """Keep the memory limits and restarts of a pod's containers, which tell when a leak has filled one and when it ends."""
         containers = self.usage.containers
         for seen in event.containers:
             row, limit = containers.find((event.workload.key, event.pod.name, seen.name)), np.float32(seen.limits.memory or 0)
-            if row is not None and containers["limit"][row] != limit:
-                containers["limit"][row] = limit
+            if row is not None and (containers["limit"][row] != limit or containers["restarts"][row] != seen.restarts):
+                if seen.restarts > containers["restarts"][row]:
+                    self.usage.minima.started_anew(row)
+                containers["limit"][row], containers["restarts"][row] = limit, seen.restarts
                 containers.touch([row])
 
     def rising(self) -> list[tuple[str, str, RisingMemory]]:
@@ -98,8 +101,21 @@ class UsageIngest:
     def _rising(self, row: int) -> tuple[str, str, RisingMemory]:
         workload, pod, container = self.usage.containers.key(row)
         known, limit = self.pods.get(workload, pod), float(self.usage.containers["limit"][row])
-        uid = "" if known is None else known.uid
-        return workload, container, RisingMemory(pod, uid, *self.usage.minima.series(row), limit)
+        uid, restarts = "" if known is None else known.uid, int(self.usage.containers["restarts"][row])
+        return workload, container, RisingMemory(pod, uid, *self.usage.minima.series(row), limit, restarts)
+
+    def leak_end(self, workload: str, container: str, rising: RisingMemory) -> LeakEnd | None:
+        """What gave back the memory of a container that leaked; None while nothing did.
+
+        A release is more than half of what it had gained: no collection of garbage that the series had not seen does that.
+        """
+        row, pod = self.usage.containers.find((workload, rising.pod, container)), self.pods.get(workload, rising.pod)
+        if row is None or (rising.uid and (pod is None or pod.uid != rising.uid)):
+            return LeakEnd.REPLACED
+        if self.usage.containers["restarts"][row] > rising.restarts:
+            return LeakEnd.RESTARTED
+        released = self.usage.minima.lowest(row) < (rising.first + rising.last) / 2
+        return LeakEnd.RELEASED if released else None
 
     def gone(self, event: PodDeleted, containers: Iterable[str]) -> None:
         """A pod is gone, unless one of the same name has replaced it; `containers`: names it may have had."""

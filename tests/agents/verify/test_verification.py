@@ -209,6 +209,22 @@ def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left
     assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
 
 
+def test_ticks_that_retention_took_accuse_nobody_and_what_is_not_proven_is_said(bench: PipelineLog) -> None:
+    bench.log.truncate("ullage.clock.v1", 0, 4)
+    verified = run(bench)
+    assert verified.counts == {DiscrepancyKind.UNREACHABLE: 2 * 2}
+    [first] = {line.says for line in verified.discrepancies}
+    # Offset 4 has the tick of minute 4, after the one of the start; with the state of that turn all later ones can be recomputed.
+    kept = "the ticks in 'ullage.clock.v1' are kept from offset 4 on, and offset 0 is needed"
+    assert first == f"{kept}: give the state (a checkpoint) of turn {START_MS + 5 * 60_000} or later"
+    lines = list(report_lines(verified))
+    assert lines[-2] == "proven: 0 decisions, recomputed from what the log has; 0 inputs, by digests of what was read"
+    assert lines[-1] == "NOT verified: nothing that was compared differs, but 4 lines say what was not"
+    bench.log.truncate("ullage.clock.v1", 0, bench.log.end("ullage.clock.v1", 0))
+    [none] = {line.says for line in run(bench).discrepancies}
+    assert none == "all ticks are gone, and offset 0 is needed: there is no whole turn after it"
+
+
 def test_from_a_start_that_is_still_kept_the_rest_verifies(bench: PipelineLog) -> None:
     early = Runner(stages()[:1], context(bench))
     while early.read(limit=1):

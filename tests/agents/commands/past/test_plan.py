@@ -351,3 +351,15 @@ def test_an_answer_from_before_the_newest_tick_says_so(tmp_path: Path, capsys: p
     assert re.search(
         r"this is as of 2026-01-05 00:\d\d:\d\d UTC, .* before the newest tick: what stage 'updater' reads lacks", said
     ), said
+
+
+def test_a_clock_that_ticks_is_not_blamed_for_an_input_that_is_lost(
+    shop: UpdaterLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if '"at":"ullage.rules.v1' not in line), encoding="utf-8")
+    for words in (("plan",), ("why-not", "web/api-0")):
+        assert shop.run(*words) == 2
+        said = capsys.readouterr().err
+        assert "no turn that is complete yet: the clock ticks, but what stage 'updater' reads lacks records" in said

@@ -2,10 +2,14 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from agents import cli
 from tests.support import kept_day
+from tests.support.commands import ROOT
 from tests.support.raw_log import Json, RawLog, size
 
 
@@ -25,8 +29,18 @@ def amounts(cpu: float, memory: float) -> str:
     return f"{f'{cpu:,.1f} cores' if cpu >= 10 else f'{cpu * 1000:.0f}m CPU'}, {size(memory)}"
 
 
-def test_what_was_freed_removed_and_changed_is_what_the_log_says(tmp_path: Path) -> None:
-    path = kept_day.keep(tmp_path, hours=1.5)
+def demo_log(folder: Path) -> Path:
+    return kept_day.keep(folder, hours=1.5)
+
+
+def storm_log(folder: Path) -> Path:
+    assert cli.run(["simulate", str(ROOT / "docs/scenarios/storm.yaml"), "--keep", str(folder)]) == 0
+    return folder / "log.jsonl"
+
+
+@pytest.mark.parametrize("played", [demo_log, storm_log])
+def test_what_was_freed_removed_and_changed_is_what_the_log_says(played: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = played(tmp_path)
     assert cli.run(["report", str(tmp_path / "report.html"), "--config", str(tmp_path / "ullage.yaml")]) == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     tiles = [f"{number} {text}" for number, text in re.findall(r"<b>([^<]*)</b><small>([^<]*)</small>", page)]

@@ -103,7 +103,7 @@ def full(*more: Any, target: float = 1.5, groups: Any = (), nodes: Any = None, *
 def test_nobody_is_evicted_in_a_full_cluster_whose_successor_would_wait() -> None:
     [refused] = full()
     assert (type(refused), refused.guard, refused.pods) == (UpdateRefused, "node", 3)
-    assert "would request 1500m and 1.00 GiB: 100m and 0.00 GiB are missing" in refused.reason
+    assert "would request 1500m and 1.00 GiB: 100m and 0 MiB are missing" in refused.reason
     assert "Add a node, free one, or set updates.other_autoscaler" in refused.reason
 
 

@@ -112,7 +112,7 @@ def test_a_pod_at_a_limit_that_stays_is_said_to_be_capped_and_what_to_change() -
     [refused] = at_once(stage)
     assert (refused.guard, refused.pods) == ("capped", 3)
     assert refused.reason == (
-        "memory of container 'app': 1.00 GiB are recommended, but its limit is 256 MiB and stays, because policy '*' controls "
+        "memory of container 'app': 1.00 GiB are recommended, but its limit is 256.0 MiB and stays, because policy '*' controls "
         "requests only; raise the limit in its template"
     )
     [first, *_] = pending_updates.outlook(stage, "demo")

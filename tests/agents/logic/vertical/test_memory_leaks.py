@@ -14,9 +14,10 @@ from agents.logic.usage.hourly_minima import COLUMNS, FELL, LEAST_RISE, STILL, H
 from agents.logic.vertical.memory_leaks import LASTS
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
-from schemas.facts.pods import ContainerSeen
-from schemas.names import Amounts
+from agents.why import leak_texts
+from schemas.decisions.recommendations import LeakEnd, MemoryLeakFound, RequestsRecommended
+from schemas.facts.pods import ContainerSeen, PodDeleted
+from schemas.names import Amounts, PodName
 from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, when
 from tests.support.real_traces import trace
@@ -118,8 +119,9 @@ def test_what_rises_each_day_and_comes_back_is_no_leak_and_after_a_kill_it_may_b
     for hour, low in enumerate([*range(100, 300, 20), *range(100, 300, 20)]):
         if hour == 10:
             minima.leaking = []
-            minima.killed(int(row[0]))
+            minima.started_anew(int(row[0]))
         minima.add(row, np.array([float(low)]), np.array([hour * 3600.0]))
+        assert hour != 10 or minima.leaking == []
     assert minima.leaking
 
 
@@ -212,6 +214,70 @@ def test_a_minimum_of_the_owner_wins_and_a_leak_is_over_a_day_after_its_last_hou
     assert len(ends) == 1
     assert [event for event in events if isinstance(event, RequestsRecommended)][-1].leaks == ()
     assert len(stage.leaks.table) == 0
+
+
+def step(stage: Recommender, minute: int, memory: dict[str, float], *pods: Any) -> list[Any]:
+    """The decisions of a turn with these facts of pods, and a sample of each pod."""
+    number = START + minute * MINUTE
+    rows = [(API.key, name, "app", 0.1, used) for name, used in memory.items()]
+    metrics = [scrape(number, rows)] if rows else []
+    decided = stage.step(turn(number, pod_changes=list(pods), pod_metrics=metrics))
+    return [each.event for each in decided if each.topic in ("recommendations", "memory-leaks")]
+
+
+def limited(name: str, restarts: int = 0, **changed: Any) -> Any:
+    return pod(name, START, containers=(ContainerSeen("app", Amounts(0.1, GIB), Amounts(None, 4 * GIB), restarts),), **changed)
+
+
+def gone(name: str) -> PodDeleted:
+    return PodDeleted(when(START), API, PodName("web", name, f"uid-{name}"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "used", "end", "words"),
+    [
+        ([], GIB, LeakEnd.RELEASED, "which in a gave more than half of what it had gained back (seen at 2026-01-01 10:03)"),
+        ([limited("a", 1)], 4 * GIB, LeakEnd.RESTARTED, "which in a was restarted (seen at 2026-01-01 10:03)"),
+        ([gone("a")], None, LeakEnd.REPLACED, "which in a is gone with its pod (seen at 2026-01-01 10:03)"),
+        ([], 3.5 * GIB, None, ""),
+    ],
+)
+def test_a_leak_is_said_no_longer_once_its_memory_is_back(
+    facts: Any, used: float | None, end: LeakEnd | None, words: str
+) -> None:
+    stage = Recommender(VerticalSettings(), 0)
+    leaking(stage, 10 * 60)
+    step(stage, 601, {"a": GIB + 5 * MIB * 601})
+    bound = stage.leaks.of(API.key, stage.members)[0].most
+    events = step(stage, 603, {} if used is None else {"a": used}, *facts)
+    over = [event for event in events if isinstance(event, MemoryLeakFound)]
+    assert [event.over for event in over] == ([] if end is None else [True])
+    assert [(event.leak.end, leak_texts.found(event)) for event in over] == ([] if end is None else [(end, words)])
+    said = [leak for event in events if isinstance(event, RequestsRecommended) for leak in event.leaks]
+    assert [leak.end for leak in said] == ([] if end is None else [end])
+    assert [leak_texts.in_words(leak, when(START)) for leak in said] == ([] if end is None else [""])
+    [kept] = stage.leaks.of(API.key, stage.members)
+    assert (kept.most, kept.end) == (bound, end)
+    later = [event for hour in range(11, 40) for event in step(stage, 60 * hour, {"a": GIB})]
+    assert [event.over for event in later if isinstance(event, MemoryLeakFound)] == ([] if end else [True])
+    assert len(stage.leaks.table) == 0
+
+
+def test_the_next_pod_that_leaks_is_named_where_the_first_one_is_restarted_and_a_new_rise_is_a_leak_found_again() -> None:
+    stage = Recommender(VerticalSettings(), 0)
+    events = step(stage, 0, {}, limited("a"), limited("b"))
+    for minute in range(5, 10 * 60, 5):
+        events += step(stage, minute, {"a": GIB + 5 * MIB * minute, "b": GIB + 4 * MIB * minute})
+    step(stage, 601, {"a": GIB + 5 * MIB * 601, "b": GIB + 4 * MIB * 601})
+    assert stage.leaks.of(API.key, stage.members)[0].pod.name == "a"
+    assert not [event for event in step(stage, 602, {"b": 3.5 * GIB}, limited("a", 1)) if isinstance(event, MemoryLeakFound)]
+    assert stage.leaks.of(API.key, stage.members)[0].pod.name == "b"
+    [over] = [event for event in step(stage, 604, {}, gone("b")) if isinstance(event, MemoryLeakFound)]
+    assert (over.over, over.leak.end) == (True, LeakEnd.REPLACED)
+    events = [event for minute in range(605, 21 * 60, 5) for event in step(stage, minute, {"a": GIB + 5 * MIB * (minute - 600)})]
+    found = [event for event in events if isinstance(event, MemoryLeakFound)]
+    assert [event.again for event in found] == [False, *(len(found) - 1) * [True]]
+    assert len({event.id for event in found}) == len(found) > 1
 
 
 def test_a_restart_does_not_end_the_bound_and_a_checkpoint_holds_it() -> None:
