@@ -23,7 +23,8 @@ def _cpu(about: Mapping[str, object]) -> Iterator[str]:
     raised = _number(about, "cpu_raised_by")
     yield f"in force {cores['request']}" + (f", {rise} times the {cores['raised_by']} that were used since" if raised else "")
     short, promised = _number(about, "cpu_short_delivered"), _number(about, "cpu_short_promised")
-    yield f"more used than requested in {short:.2%} of the time, promised at most {promised:.2%}"
+    held = "; nearly used up, so only experts that kept it are followed" if _number(about, "cpu_held") else ""
+    yield f"more used than requested in {short:.2%} of the time, promised at most {promised:.2%}{held}"
     for key, word in (("more", "higher"), ("less", "lower")):
         if about.get(f"cpu_{key}_expert") is not None:
             yield (

@@ -5,7 +5,8 @@ of former days. Its margin falls a little with every sample, and rises with each
 which these may come. That is online conformal calibration (Gibbs and Candes, Adaptive Conformal Inference Under Distribution
 Shift, 2021; Angelopoulos et al., Conformal PID Control for Time Series Prediction, 2023): over any N samples of five minutes an
 expert is exceeded in at most `risk + (MOST - LEAST) / (STEP * N)` of the time, whatever the usage does. Of the experts that one
-is followed which would have cost least lately, in requested cores and in time above them.
+is followed which would have cost least lately, in requested cores and in time above them. The bound is loose in the first days,
+so where the promise is nearly used up, only experts that kept it on the same samples are followed.
 
 Weights of samples are in units of five minutes. Amounts are cores. Rings hold an hour of the day at its place, NaN for an hour
 of which there is no sample.
@@ -60,6 +61,9 @@ WARM_UP = 48.0
 """Weight of samples until the experts are believed: four hours; until then the 90th percentile and its first margin hold."""
 UP, DOWN = 1.07, 0.87
 """A request changes when the new one is beyond these parts of it: a change of a pod costs, if only calls of the API."""
+HELD, EARLY = 0.9, 144.0
+"""From so much of the promise on, only experts that kept it are followed, as each is for a PERIOD; and the weight (12 hours) that
+every container counts as known for, so that its first minutes do not decide."""
 SEASON = 0.35
 """Weight of the newest day in the profile of a day."""
 LEVEL, FLOOR = 0.6, 0.005
@@ -95,6 +99,7 @@ STATE = (
     StateColumn("cpu_proposed", np.nan, kind=F4),
     StateColumn("cpu_used_margin", np.nan, kind=F4),
     StateColumn("cpu_risk", np.nan, kind=F4),
+    StateColumn("cpu_held", 0, kind=np.bool_),
 )
 """What is remembered of each container."""
 
@@ -229,16 +234,30 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     requests = np.maximum(bases * np.exp(state["cpu_margin"]), least)
     state["cpu_request"] = requests
     state["cpu_lowest"] = requests.min(axis=1)
-    rows, present = np.arange(len(state)), state.whole("cpu_expert")
-    cost = state["cpu_cost"].copy()
-    cost[rows, present] *= F4(KEEP)
-    best = np.where(state["cpu_weight"] > WARM_UP, cost.argmin(axis=1), 0).astype(np.int16)
-    state["cpu_expert"] = best
+    rows, best = np.arange(len(state)), _follow(state, samples.risk_cpu[places])
     wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"].copy()  # never lowered below use
     moves = np.isnan(applied) | (wanted > applied * F4(UP)) | (wanted < applied * F4(DOWN))
     state["cpu_applied"] = np.where(moves, wanted, applied)
     state["cpu_proposed"], state["cpu_used_margin"] = bases[rows, best], state["cpu_margin"][rows, best]
     state["cpu_risk"], state["cpu_prior"], state["cpu_last"], state["cpu_raised_by"] = samples.risk_cpu[places], applied, use, 0
+
+
+def _follow(state: PolicyState, risk: Floats) -> NDArray[np.int16]:
+    """(n,) The expert to follow: of those that may be, the one that would have cost least; the percentile until the warm-up ends.
+
+    A margin that is higher than at first rose more often than it fell, so its expert's own share so far is above the risk.
+    """
+    margins, rows = state["cpu_margin"], np.arange(len(state))
+    held = state["cpu_short"] > F4(HELD) * risk.astype(F4) * np.maximum(state["cpu_seen"], F4(EARLY))
+    cost = state["cpu_cost"].copy()
+    cost[rows, state.whole("cpu_expert")] *= F4(KEEP)
+    cost[state["cpu_weight"] <= WARM_UP, 1:] = np.inf
+    if held.any():
+        kept = margins[held] <= np.maximum(margins[held].min(axis=1), F4(FIRST))[:, None]
+        cost[held] = np.where(kept, state["cpu_cost"][held], np.inf)
+    best: NDArray[np.int16] = cost.argmin(axis=1).astype(np.int16)
+    state["cpu_expert"], state["cpu_held"] = best, held
+    return best
 
 
 def proposals(state: PolicyState, use: Singles, p90: Singles, p98: Singles) -> Singles:
@@ -307,6 +326,7 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
         "cpu_short_promised": state["cpu_risk"].astype(np.float64),
         "cpu_short_delivered": state["cpu_short"].astype(np.float64) / seen,
         "cpu_cost": costs[rows, expert],
+        "cpu_held": state.whole("cpu_held").astype(np.int64),
     }
     found |= {f"cpu_{name}": state[f"cpu_{name}"].astype(np.float64) for name in ("proposed", "last", "prior", "raised_by")}
     found |= {f"cpu_{name}": np.full(len(state), value) for name, value in (("up", UP), ("down", DOWN), ("raise", RAISE))}

@@ -26,14 +26,16 @@ def opened(**changed: Any) -> Recommender:
     return Recommender(replace(VerticalSettings(), **changed), 0, {"adaptive": adaptive_policy.POLICY}.get)
 
 
-def decided(stage: Recommender, use: list[tuple[float, float]], policies: list[Policy] | None = None) -> list[Any]:
-    """The recommendations of a pod that used these cores and bytes, five minutes apart."""
+def decided(
+    stage: Recommender, use: list[tuple[float, float]], policies: list[Policy] | None = None, *, minutes: int = 5
+) -> list[Any]:
+    """The recommendations of a pod that used these cores and bytes, so many minutes apart."""
     labels = {"labels": {"app": "api"}}
     stage.step(turn(START - MINUTE, policies=policies or [], pod_changes=[pod("a", START - MINUTE, **labels)]))
     found = []
     for place, (cores, memory) in enumerate(use):
-        number = START + place * 5 * MINUTE
-        usage = scrape(number, [(API.key, "a", "app", cores, memory)], window=300.0)
+        number = START + place * minutes * MINUTE
+        usage = scrape(number, [(API.key, "a", "app", cores, memory)], window=minutes * 60.0)
         found += [each.event for each in stage.step(turn(number, pod_metrics=[usage])) if each.topic == "recommendations"]
     return found
 
@@ -157,6 +159,22 @@ def test_use_above_the_request_is_kept_within_the_promise() -> None:
                 assert force >= int(cores * 1000) / 1000 or each.event.because.get("policy_fault")
     assert over / len(use) <= 0.02 + (cpu_experts.MOST - cpu_experts.FIRST) / (cpu_experts.STEP * len(use))
     assert over / len(use) <= 0.03
+
+
+def test_the_promise_of_cpu_is_kept_on_the_first_day_of_what_bursts_every_few_minutes() -> None:
+    chance = np.random.default_rng(3)
+    minutes = 24 * 60
+    cores = np.where(chance.random(minutes) < 0.4, 0.5, 0.08) * chance.lognormal(0.0, 0.05, minutes)
+    last = decided(opened(policy="adaptive"), [(each, 200.0 * MIB) for each in cores.tolist()], minutes=1)[-1]
+    grounds = last.because["policy_grounds"]["app"]
+    assert grounds["cpu_short_delivered"] <= grounds["cpu_short_promised"]
+
+
+def test_a_promise_that_is_nearly_used_up_is_named_where_it_chose_the_expert() -> None:
+    use = [(2.0 ** (place / 24), 200.0 * MIB) for place in range(100)]
+    last = decided(opened(policy="adaptive", risk_cpu=0.001), use)[-1]
+    assert last.because["policy_grounds"]["app"]["cpu_held"] == 1
+    assert "nearly used up, so only experts that kept it are followed" in "\n".join(because_texts.in_words(last.because))
 
 
 def test_where_a_change_evicts_the_bounds_are_as_wide_as_the_built_in_ones() -> None:
