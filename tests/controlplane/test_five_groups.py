@@ -19,7 +19,7 @@ from agents.settings.all_settings import ClusterSettings
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.plan_attestations import PLANS
-from schemas.decisions.scale_refusal_codes import PODS_WAIT
+from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
@@ -213,9 +213,7 @@ def test_a_shortage_of_an_hour_in_one_of_five_groups_stops_none_of_the_others(
         troubles = {(one.group, one.code) for one in scene.run.of(NodeScalingHalted) if one.code}
         assert {group for group, _code in troubles} == {SHORT}
         assert (SHORT, "BackedOff") in troubles
-        waits = {
-            one.code for one in scene.run.of(ScaleRefused) if one.subject.name.startswith(SHORT) and one.subject.kind != "node"
-        }
-        assert waits & PODS_WAIT, "its pods are told to wait"
+        waiting = [one for one in scene.run.of(ScaleRefused) if one.subject.name.startswith(SHORT) and one.code in PODS_WAIT]
+        assert {one.code for one in waiting} == {RefusalCode.NO_GROUP_MAY_GROW}
         aws.deliver(SHORT)
         scene.until(3, SHORT, within=3600.0)

@@ -12,11 +12,15 @@ from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 
 @dataclass(frozen=True, slots=True)
 class HelplessPods:
-    """Waiting pods of one nature that no group's new node would take: one of them, how many, and by group what is in the way."""
+    """Waiting pods of one nature for which no group grows: one of them, how many, and by group what is in the way.
+
+    `barred`: the groups whose new node would take them, but which may not grow.
+    """
 
     pod: SchedulablePod
     count: int
     failures: Mapping[str, FilterFailure]
+    barred: Sequence[str]
 
 
 def explained(
@@ -26,7 +30,9 @@ def explained(
     alike: dict[PodNature, list[SchedulablePod]] = {}
     for pod in pods:
         alike.setdefault(pod.nature, []).append(pod)
-    first = list(alike.items())[:most]
-    return [
-        HelplessPods(some[0], len(some), scale_up.why_not(cluster, groups, cluster.shape(nature.shape))) for nature, some in first
-    ]
+    helpless = []
+    for nature, some in list(alike.items())[:most]:
+        failures = scale_up.why_not(cluster, groups, cluster.shape(nature.shape))
+        barred = [group.name for group in groups if group.template is not None and group.name not in failures]
+        helpless.append(HelplessPods(some[0], len(some), failures, barred))
+    return helpless

@@ -373,7 +373,7 @@ def released(context: PlanContext, record: StartedReplacement, why: str) -> Scal
 
 
 def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subject) -> ScaleRefused:
-    """Waiting pods that no group's new node would take, and what is in the way in each group."""
+    """Waiting pods for which no group grows, and what is in the way in each group."""
     some = sorted(pods.failures.items())[:MOST_EXAMPLES]
     failures = {group: [failure.plugin, *failure.reasons] for group, failure in some}
     view, body = context.view, pods.pod.shape
@@ -381,12 +381,17 @@ def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subjec
         group: unfit_node_reasons.of_group(view.sized[group].template, view.patterns.get(group), body, failure)
         for group, failure in some
     }
-    plugins = sorted({failure.plugin for failure in pods.failures.values()})
-    objection = Objection(RefusalCode.NO_GROUP_MAY_GROW, "no node group that would take these pods may grow")
-    if plugins:
+    barred = sorted(pods.barred)
+    if barred or not pods.failures:
+        names = ", ".join(f"'{group}'" for group in barred[:MOST_NAMED])
+        reason = f"no node group that would take these pods may grow now{f': {names}' if names else ''}"
+        objection = Objection(RefusalCode.NO_GROUP_MAY_GROW, reason[:MOST_REASON])
+    else:
+        plugins = ", ".join(sorted({failure.plugin for failure in pods.failures.values()}))
         named = "; ".join(f"group '{group}': {what}" for group, what in list(missing.items())[:MOST_NAMED])
         more = f"; and {len(pods.failures) - MOST_NAMED} groups more" if len(pods.failures) > MOST_NAMED else ""
-        reason = f"no node group's new node would take these pods: {', '.join(plugins)}; {named}{more}"
+        reason = f"no node group's new node would take these pods: {plugins}; {named}{more}"
         objection = Objection(RefusalCode.NO_GROUP_FITS, reason[:MOST_REASON])
-    numbers = {"groups": failures, "missing": missing, "pods": pods.count, "shape": shape}
+    told = barred[:MOST_EXAMPLES]
+    numbers = {"groups": failures, "missing": missing, "may not grow": told, "pods": pods.count, "shape": shape}
     return replace(refusal(context, owner, objection, numbers, pods.count), example=pods.pod.key)

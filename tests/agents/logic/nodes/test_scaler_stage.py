@@ -11,7 +11,7 @@ from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeInstanceGone, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsRemoved
@@ -204,6 +204,19 @@ def test_pods_that_fit_nowhere_are_refused_with_the_filter_that_keeps_them_away(
     [refusal] = found
     assert (refusal.count, refusal.subject.object_kind, refusal.subject.name) == (2, "ReplicaSet", "huge")
     assert refusal.because["groups"] == {"a": ["NodeResourcesFit", "Insufficient cpu"]}
+
+
+def test_pods_whose_only_group_may_not_grow_are_not_told_that_they_fit_nowhere() -> None:
+    tied = shape("tied", node_selector={"group": "c"})
+    run = ScalerRun(group("a"), group("c"), tied, settings={"backoff_first": 600.0})
+    run.step(*waiting(2, "tied"))
+    run.run(2.0)
+    run.answer(run.of(ScaleUpPlanned)[0], Result.FAILED, OutcomeDetail.NO_CAPACITY)
+    run.run(60.0)
+    [refusal] = [refused for refused in run.of(ScaleRefused) if refused.subject.name == "tied"]
+    assert refusal.code == "NoGroupMayGrow"
+    assert refusal.reason == "no node group that would take these pods may grow now: 'c'"
+    assert refusal.because["groups"] == {"a": ["NodeAffinity", "node(s) didn't match Pod's node affinity/selector"]}
 
 
 def test_several_groups_grow_in_one_decision_when_one_cannot_take_all_pods() -> None:
