@@ -13,8 +13,9 @@ from agents.run import pipeline
 from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings
 from schemas.catalogue import CATALOGUE, Event
-from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.load import LoadScraped
+from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.times import from_ms, to_ms
@@ -145,7 +146,10 @@ def unreadable(record: Record) -> bool:
         event = Codec(TOPICS).decode(record)
     except BadRecord:
         return True
-    return isinstance(event, VpaConditionsDecided) and event.cluster == "demo" and event.id.count("/") < 4
+    match event:
+        case VpaConditionsDecided(cluster="demo") | MemoryLimitFound(workload=Workload(cluster="demo")):
+            return event.id.count("/") < 4
+    return False
 
 
 @given(records=st.lists(POISON.records("vpa-conditions", "policies"), max_size=8))

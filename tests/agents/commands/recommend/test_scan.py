@@ -361,7 +361,7 @@ def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
         said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
-    denied = "cronjobs.batch, watch cronjobs.batch, list csinodes.storage.k8s.io, watch csinodes.storage.k8s.io and 41 more"
+    denied = "cronjobs.batch, watch cronjobs.batch, list csinodes.storage.k8s.io, watch csinodes.storage.k8s.io and 43 more"
     assert kube == f"source kube cannot see everything: this account may not list {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:
