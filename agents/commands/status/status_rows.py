@@ -21,7 +21,7 @@ from schemas.outcomes import Outcome, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
 from schemas.units import Seconds
-from streams import reverse_log_reader
+from streams import clock_log, reverse_log_reader
 from streams.codec.event_codec import header
 from streams.errors import BadRecord
 from streams.log.log_port import Log
@@ -35,7 +35,7 @@ _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _LATE = 2.5
 """Periods of a source after which it counts as silent."""
 _BEHIND_MS = 300_000
-"""Event time that a stage's mark may be behind the newest tick: where little comes, a worker leaves one within four minutes."""
+"""Time that a stage's mark may be behind the newest tick: where little comes, a worker leaves one within four minutes."""
 _AHEAD_MS = 60_000
 """A stage's newest turn may be so far ahead of the newest tick, which was read before it."""
 _TAIL = (16, 256)
@@ -115,6 +115,7 @@ def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
 def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
     """A row for each stage: how far it is, and what it decided in the last hour."""
     log, topics = context.log, context.topics
+    most_behind = _BEHIND_MS * clock_log.pace(log, topics)
     for stage in listed:
         wire = topics.wire(stage.writes[0])
         if not has_topic(log, wire):
@@ -134,7 +135,7 @@ def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now:
         if ahead > _AHEAD_MS:
             says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
             yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)
-        elif behind <= _BEHIND_MS:
+        elif behind <= most_behind:
             yield StatusRow("stage", stage.name, "at work", decided)
         else:
             partition = reached.index(min(reached))

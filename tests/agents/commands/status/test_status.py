@@ -76,8 +76,9 @@ class Site:
         mark = CheckpointMark(MS - int(behind * 1000), {}, {}, tick=(0, "t")).encode()
         self.append([NewRecord(changelog_topic("ullage", stage), 0, b"f/mark/0", mark)])
 
-    def tick(self, number: int) -> None:
-        with FileLog(self.path) as log:
+    def tick(self, number: int, *, appended: int = -1) -> None:
+        """`appended`: milliseconds, where the log is to say when."""
+        with FileLog(self.path, now=lambda: appended) as log:
             ticks.append(log, SHOP, number)
 
     def rows(self, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[str, str]]:
@@ -152,6 +153,16 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
     site.report("kube", "pod-changes", cluster="prod")
     state, says = site.rows(capsys)["cluster", "demo"]
     assert (state, says) == ("unknown", "no source has named it; the log has 'prod': set cluster.name")
+
+
+def test_a_stage_of_a_day_that_is_played_in_a_minute_is_not_behind(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.mark("updater", behind=0)
+    for tick in range(1, 65):
+        site.tick(MS + tick * 120_000, appended=MS + tick * 100)
+    site.mark("scaler", behind=6 * 86_400)
+    rows = site.rows(capsys)
+    assert rows["stage", "updater"][0] == "at work"
+    assert rows["stage", "scaler"][0] == "waiting"
 
 
 def test_a_stage_is_at_work_or_waits(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
