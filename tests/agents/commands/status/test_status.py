@@ -43,6 +43,7 @@ from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.publishing.operator_log import NewestTick, policy_records
+from streams.sources.clock import TickWriter
 from streams.topics import TOPICS, Topics, changelog_topic
 from tests.support import ticks
 from tests.support.consumer_scene import resize_of, scene_at_two
@@ -76,10 +77,19 @@ class Site:
         mark = CheckpointMark(MS - int(behind * 1000), {}, {}, tick=(0, "t")).encode()
         self.append([NewRecord(changelog_topic("ullage", stage), 0, b"f/mark/0", mark)])
 
-    def tick(self, number: int, *, appended: int = -1) -> None:
-        """`appended`: milliseconds, where the log is to say when."""
-        with FileLog(self.path, now=lambda: appended) as log:
+    def tick(self, number: int) -> None:
+        with FileLog(self.path) as log:
             ticks.append(log, SHOP, number)
+
+    def play(self, count: int, *, speed: int) -> None:
+        """Ticks of one clock, a tenth of a second after the other, in a log that says when they were appended."""
+        played_at = MS + 86_400_000
+        numbers = [MS + speed * 100 * n for n in range(1, count + 1)]
+        with FileLog(self.path, now=lambda: played_at + (numbers[0] - MS) // speed) as log:
+            writer = TickWriter(log, SHOP)
+            while numbers:
+                writer.write(numbers[0])
+                del numbers[0]
 
     def rows(self, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[str, str]]:
         """State and sentence of each part."""
@@ -157,8 +167,7 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
 
 def test_a_stage_of_a_day_that_is_played_in_a_minute_is_not_behind(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.mark("updater", behind=0)
-    for tick in range(1, 65):
-        site.tick(MS + tick * 120_000, appended=MS + tick * 100)
+    site.play(64, speed=1200)
     site.mark("scaler", behind=6 * 86_400)
     rows = site.rows(capsys)
     assert rows["stage", "updater"][0] == "at work"
