@@ -58,7 +58,11 @@ RUNNING: Mapping[str, Sequence[str]] = {
     "run": ("consumer-metrics-api", "consumer-webhook", *NOWHERE, "--set", "metrics_api.port=0", "--set", "webhook.port=0"),
 }
 """Processes that are there all along, of a cluster that never answers."""
-ONCE = {"source history": "asks Prometheus first", "source traces": "a clock of its own, in an empty log"}
+ONCE = {
+    "source history": "asks Prometheus first",
+    "source traces": "a clock of its own, in an empty log",
+    "topics move": "refused while workers are at work, as they are here",
+}
 """Commands that are not asked here, and why."""
 
 
