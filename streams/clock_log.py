@@ -8,7 +8,7 @@ from typing import get_args
 from schemas import times
 from schemas.catalogue import CATALOGUE
 from schemas.decisions import Decision
-from streams import clock_rules, reverse_log_reader
+from streams import clock_rules
 from streams.clock_rules import PARTITION, ClockRecord, Counted, Tick
 from streams.log import log_ends
 from streams.log.log_ends import LogEnd
@@ -21,8 +21,6 @@ _DELIVERY = 0.05
 """Seconds in which a record comes that the log says it has, where no record lacks at its end."""
 _READ_THROUGH = 1_000
 """Records that are read one by one in a search for a moment."""
-_PACED = 64
-"""Ticks by which the pace of a clock is known: half a minute of a live one."""
 
 
 def place(topics: Topics) -> tuple[str, int]:
@@ -151,18 +149,6 @@ def newest(log: Log, topics: Topics) -> Tick | None:
     reader = ClockReader(log, topics)
     reader.catch_up()
     return reader.counted.last
-
-
-def pace(log: Log, topics: Topics) -> float:
-    """Seconds of event time that pass in a second, by the last ticks: 1 by a live clock, more where a day is played in a minute.
-
-    At least 1, and 1 for a log that does not say when its records were appended.
-    """
-    records = reverse_log_reader.last(log, [place(topics)], _PACED)[place(topics)]
-    ticks = [(tick.number, record.timestamp_ms) for record in records if (tick := ClockRecord.decode(record)) is not None]
-    if not ticks or ticks[0][1] < 0 or ticks[-1][1] <= ticks[0][1]:
-        return 1.0
-    return max(1.0, (ticks[-1][0] - ticks[0][0]) / (ticks[-1][1] - ticks[0][1]))
 
 
 def oldest(log: Log, topics: Topics) -> Tick | None:

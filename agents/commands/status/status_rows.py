@@ -22,6 +22,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
 from schemas.units import Seconds
 from streams import clock_log, reverse_log_reader
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import header
 from streams.errors import BadRecord
 from streams.log.log_port import Log
@@ -41,7 +42,7 @@ _AHEAD_MS = 60_000
 _TAIL = (16, 256)
 """Records at the end of a changelog among which its newest mark is looked for."""
 _TICKS = 64
-"""Records at the end of a partition among which its newest tick is looked for."""
+"""Ticks by which the pace of a clock is known: half a minute of a live one."""
 _WOULD = {
     "resize-planned": "would resize",
     "eviction-planned": "would evict",
@@ -115,7 +116,7 @@ def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
 def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
     """A row for each stage: how far it is, and what it decided in the last hour."""
     log, topics = context.log, context.topics
-    most_behind = _BEHIND_MS * clock_log.pace(log, topics)
+    most_behind = _BEHIND_MS * _pace(context)
     for stage in listed:
         wire = topics.wire(stage.writes[0])
         if not has_topic(log, wire):
@@ -141,6 +142,19 @@ def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now:
             partition = reached.index(min(reached))
             says = f"{length(behind / 1000)} behind in partition {partition}: is the worker running?; {decided}"
             yield StatusRow("stage", stage.name, "waiting", says, warns=True)
+
+
+def _pace(context: LogContext) -> float:
+    """Seconds of event time that pass in a second, by the last ticks: 1 by a live clock, more where a day is played in a minute.
+
+    At least 1, and 1 for a log that does not say when its records were appended.
+    """
+    clock = clock_log.place(context.topics)
+    records = reverse_log_reader.last(context.log, [clock], _TICKS)[clock]
+    ticks = [(tick.number, record.timestamp_ms) for record in records if (tick := ClockRecord.decode(record)) is not None]
+    if not ticks or ticks[0][1] < 0 or ticks[-1][1] <= ticks[0][1]:
+        return 1.0
+    return max(1.0, (ticks[-1][0] - ticks[0][0]) / (ticks[-1][1] - ticks[0][1]))
 
 
 def _turn(log: Log, topic: str, partition: int) -> int | None:
