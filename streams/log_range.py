@@ -8,11 +8,11 @@ clock, decodes a value or changes a log that it reads.
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median_low
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from schemas import bounds
 from schemas.times import from_ms, to_ms
@@ -24,6 +24,7 @@ from streams.log.log_port import Log, Record, TopicAndPartition
 _AT_ONCE = 500
 """Records that `last_records` reads at a time."""
 
+Item = TypeVar("Item")
 Bound = datetime | Mapping[TopicAndPartition, int] | None
 """A moment of event time, an offset for each partition (those left out: all there is), or all there is."""
 
@@ -37,6 +38,13 @@ _SAMPLED = 15
 """Records that are asked for the time at one place of a search: one of them may say anything."""
 _NEWEST = 9
 """Records at the end of a partition that are asked how far it got."""
+
+
+def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """These in their order, at most so many at a time."""
+    rest = iter(items)
+    while batch := list(itertools.islice(rest, most)):
+        yield batch
 
 
 @runtime_checkable

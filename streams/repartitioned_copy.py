@@ -34,13 +34,15 @@ from streams.codec.headers import cause_headers
 from streams.errors import BadInput, BadRecord
 from streams.log.log_port import NewRecord, Record, TopicAndPartition
 from streams.log_context import LogContext
-from streams.log_range import read_range
+from streams.log_range import batches, read_range
 from streams.topics import CLOCK, TOPICS, KeySpace, Topics
 
 _MOVED = "moved-from-"
 """What the name of a copy's last tick begins with; how many partitions there were follows."""
 _TICKS = 500
 """Ticks whose records are read together, which is some minutes."""
+_AT_ONCE = 1000
+"""Records in one append."""
 _APART = frozenset({CLOCK, plan_attestations.TOPIC, "dead-letters"})
 _COPIED = tuple(topic for topic in TOPICS if topic.name not in _APART and topic.keyed is not KeySpace.LATEST)
 _BROADCAST = frozenset(topic.name for topic in TOPICS if topic.keyed is KeySpace.BROADCAST)
@@ -131,7 +133,7 @@ class _Copy:
         counted = clock_log.first_counted(log, topics)
         done = {place: log.begin(topics.wire(place[0]), place[1]) for place in ends}
         newest: Tick | None = None
-        for ticks in _stretches(self._ticks(counted)):
+        for ticks in batches(self._ticks(counted), _TICKS):
             self._stretch(ticks, done, ends)
             newest = ticks[-1][0]
             progress(self._count)
@@ -191,13 +193,12 @@ class _Copy:
         return found
 
     def _append(self, batch: Sequence[NewRecord]) -> None:
-        for first in range(0, len(batch), 1000):
-            part = batch[first : first + 1000]
-            places = self._new.log.append(part)
-            self._count += len(places)
-        for place in places[-1:] if batch else ():
-            if place.offset + 1 != self._ends[self._new.topics.short(place.topic), place.partition]:
-                raise BadInput(f"somebody else writes into '{place.topic}': end it, and move into another prefix")
+        last: Place | None = None
+        for part in batches(batch, _AT_ONCE):
+            last = self._new.log.append(part)[-1]
+        self._count += len(batch)
+        if last is not None and last.offset + 1 != self._ends[self._new.topics.short(last.topic), last.partition]:
+            raise BadInput(f"somebody else writes into '{last.topic}': end it, and move into another prefix")
 
     def _tick(self, tick: Tick, *, full: bool) -> NewRecord:
         full = full or self._last is None
@@ -298,17 +299,6 @@ class _Copy:
 
 
 _ORDER = {topic.name: number for number, topic in enumerate(TOPICS)}
-
-
-def _stretches(ticks: Iterator[Any]) -> Iterator[list[Any]]:
-    stretch: list[Any] = []
-    for tick in ticks:
-        stretch.append(tick)
-        if len(stretch) == _TICKS:
-            yield stretch
-            stretch = []
-    if stretch:
-        yield stretch
 
 
 def _cut(event: MetricsScraped | LoadScraped, topics: Topics) -> Iterator[tuple[int, Event]]:

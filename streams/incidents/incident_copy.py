@@ -29,7 +29,7 @@ from streams.incidents.pseudonyms import Pseudonyms
 from streams.log.log_port import Log, NewRecord, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.log_range import RecordImporter, offset_at, read_range
+from streams.log_range import RecordImporter, batches, offset_at, read_range
 from streams.topics import CLOCK, KeySpace, Topics
 
 _AT_ONCE = 1_000
@@ -193,7 +193,7 @@ def to_places(file: IncidentFile, to: RecordImporter, *, salvage: bool = False) 
     for topic, partitions in file.manifest.topics.items():
         to.create(topic, len(partitions))
     count = 0
-    for batch in _batches(file.records(salvaged=salvage)):
+    for batch in batches(file.records(salvaged=salvage), _AT_ONCE):
         to.import_records(batch)
         count += len(batch)
     for topic, partitions in file.manifest.topics.items():
@@ -207,7 +207,7 @@ def to_log(file: IncidentFile, context: LogContext, *, salvage: bool = False) ->
     """Append the file to a log that gives places of its own; its topics must be empty. Raises BadInput, LogUnavailable."""
     places = _NewPlaces(file, context, salvage=salvage)
     count = 0
-    for batch in _batches(file.records(salvaged=salvage)):
+    for batch in batches(file.records(salvaged=salvage), _AT_ONCE):
         count += len(context.log.append([places.moved(record) for record in batch]))
     return count
 
@@ -289,17 +289,6 @@ class _NewPlaces:
 def _holds(offsets: "array[int] | None", offset: int) -> bool:
     at = 0 if offsets is None else bisect_left(offsets, offset)
     return offsets is not None and at < len(offsets) and offsets[at] == offset
-
-
-def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
-    for record in records:
-        batch.append(record)
-        if len(batch) == _AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 class IncidentLog(MemoryLog):
