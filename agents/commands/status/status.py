@@ -7,7 +7,6 @@ from agents.commands.change import mode
 from agents.commands.status import (
     clock_silence,
     halted_scaling,
-    limited_memory,
     mirrored_policies,
     missing_webhook,
     status_rows,
@@ -72,7 +71,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
         *workload_warnings.left_alone(context, now),
-        *limited_memory.rows(context),
+        *workload_warnings.memory_limited(context),
         *workload_warnings.leaking(context, now),
         *workload_warnings.not_patched(context, now),
         *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),

@@ -1,11 +1,11 @@
-"""Workloads and containers that somebody should look at: left alone, leaking, or not patched.
+"""Workloads and containers that somebody should look at: left alone, without more memory, leaking, or not patched.
 
 Each is named by the newest record that says so. What is said of more than a few of them is in one row, with where to look.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from agents.commands.recommend import target_caps
@@ -18,13 +18,15 @@ from schemas import admission_pauses
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, MemoryLimitFound, VpaConditionsDecided
 from schemas.outcomes import Action, ActionFinished
 from streams.log_context import LogContext
 
 MOST = 2_000
-"""Records of one partition that are looked at."""
+"""Records of one partition that are looked at. Of `vpa-conditions` compaction leaves one for each VPA and workload."""
 SHOWN = 10
 """Names of one state that have a line of their own."""
+_EVER = datetime(1970, 1, 2, tzinfo=UTC)
 _LEAK_SAID_WITHIN = timedelta(hours=2)
 """The recommender says each leak every hour while it lasts."""
 
@@ -38,6 +40,9 @@ class _State(NamedTuple):
 
 _LEFT_ALONE = _State("workload", "left alone", "more: `ullage tap pod-updates --type UpdateRefused` shows them")
 _LEAKING = _State("memory", leak_texts.WORD, "more containers: `ullage recommendations` names them")
+_LIMITED = "memory limited"
+_LIMITED_VPA = _State("vpa", _LIMITED, "more: the condition MemoryLimited of each VPA says why")
+_LIMITED_WORKLOAD = _State("workload", _LIMITED, "more: `ullage tap vpa-conditions --type MemoryLimitFound` shows why")
 _NOT_PATCHED = _State("workload", "not patched", "more: `ullage tap outcomes --type ActionFinished` shows what was lost")
 
 
@@ -80,6 +85,36 @@ def _held(refusals: Refusals) -> Iterator[StatusRow]:
         are = "1 workload is" if len(caps) == 1 else f"{len(caps)} workloads are"
         says = f"{are} kept from the target: {listed}; `ullage recommendations` says what to change"
         yield StatusRow("workload", "capped", "held", says, warns=True)
+
+
+def memory_limited(context: LogContext) -> Iterator[StatusRow]:
+    """VPAs, and workloads without one, that are OOM-killed again and again and get no more memory, by the newest decisions.
+
+    The updater names loops that a bound keeps going. Where nothing is recommended or applied at all (mode Off, memory not
+    controlled, an opt-out), it has nothing to look at, and only these decisions know. Raises LogUnavailable.
+    """
+    newest: dict[tuple[_State, str], VpaConditionsDecided | MemoryLimitFound] = {}
+    for record in newest_records.read(context.log, context.topics.wire("vpa-conditions"), _EVER, most=MOST).records:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, VpaConditionsDecided | MemoryLimitFound):
+            about = (
+                (_LIMITED_VPA, event.key) if isinstance(event, VpaConditionsDecided) else (_LIMITED_WORKLOAD, event.workload.key)
+            )
+            if about not in newest or newest[about].at <= event.at:
+                newest[about] = event
+    for state in (_LIMITED_VPA, _LIMITED_WORKLOAD):
+        says = {key: _limit(event) for (of, key), event in sorted(newest.items(), key=lambda item: item[0]) if of is state}
+        yield from _rows(state, {key: limit for key, limit in says.items() if limit})
+
+
+def _limit(event: VpaConditionsDecided | MemoryLimitFound) -> str:
+    """Why a container is killed in a loop; empty where none is."""
+    if isinstance(event, MemoryLimitFound):
+        return "" if event.over else f"since {event.since:%Y-%m-%d %H:%M:%S} UTC: {event.message}"
+    for condition in event.conditions:
+        if condition.type is ConditionType.MEMORY_LIMITED and condition.status is ConditionStatus.TRUE and not event.withdrawn:
+            return f"since {condition.since:%Y-%m-%d %H:%M:%S} UTC: {condition.message}"
+    return ""
 
 
 def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:
