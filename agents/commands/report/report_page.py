@@ -191,20 +191,7 @@ def _risks(rows: Sequence[RecommendedContainer]) -> Iterator[str]:
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:
     yield f'<h2 id="workloads">Workloads</h2><p class="sub">{len(rows)} of {total} containers, those that save most first</p>'
-    names = ["workload", "container", "pods", "cpu now", "cpu target", "memory now", "memory target", "risk", "score", "why"]
-    cells = [
-        [
-            workload_pages.workload_cell(row),
-            TableCell(row.container),
-            count_cell(row.pods),
-            *workload_pages.amounts(row),
-            TableCell(row.risk),
-            TableCell(f"{score(row):.0f} {grade(score(row))}", score(row)),
-            TableCell(row.remark),
-        ]
-        for row in rows
-    ]
-    yield from table(names, cells, "workloads-table", [row.workload_key for row in rows])
+    yield from workload_pages.container_table(rows, "workloads-table")
     yield '<p class="sub">What staying as it is may do, by recorded kills and use: '
     yield "; ".join(f"<b>{risk}</b>: {html.escape(says)}" for risk, says in workload_pages.RISKS.items()) + ".</p>"
     spaces = dict.fromkeys(row.namespace for row in rows)

@@ -84,6 +84,14 @@ def _namespace(data: ReportData, namespace: str, rows: Sequence[RecommendedConta
         (f"{risky}", "at high risk as they are", "bad" if risky else "good"),
     )
     yield "<h2>Workloads</h2>"
+    yield from container_table(rows, f"rows {namespace}")
+    keys = dict.fromkeys(row.workload_key for row in rows)
+    yield from _acts([act for key in keys for act in data.history.acts.get(key, ())], f"acts {namespace}")
+    yield "</section>"
+
+
+def container_table(rows: Sequence[RecommendedContainer], identity: str) -> Iterator[str]:
+    """A row for each container: what it has, what is recommended, and what staying as it is may do."""
     names = ["workload", "container", "pods", "cpu now", "cpu target", "memory now", "memory target", "risk", "score", "why"]
     cells = [
         [
@@ -97,10 +105,7 @@ def _namespace(data: ReportData, namespace: str, rows: Sequence[RecommendedConta
         ]
         for row in rows
     ]
-    yield from table(names, cells, f"rows {namespace}", [row.workload_key for row in rows])
-    keys = dict.fromkeys(row.workload_key for row in rows)
-    yield from _acts([act for key in keys for act in data.history.acts.get(key, ())], f"acts {namespace}")
-    yield "</section>"
+    yield from table(names, cells, identity, [row.workload_key for row in rows])
 
 
 def _workload(data: ReportData, key: str, rows: Sequence[RecommendedContainer]) -> Iterator[str]:
