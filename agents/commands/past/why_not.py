@@ -72,7 +72,7 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
     if f"{cluster}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
         yield from _node_lines(scaler, turn, cluster, asked)
         return
-    pod = _named(updater, cluster, asked)
+    pod = _only(pods, cluster, asked)
     yield from _lines(updater, cluster, pod, _outlooks(updater, cluster).get(pod.uid))
     if not _scales_nodes(scaler, cluster):
         yield f"  it is pending, and {_NO_SCALING.format(cluster)}"
@@ -143,14 +143,13 @@ def _going_by(updater: Updater, cluster: str, asked: str) -> list[PodName]:
     return [pod for pod in pods if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")]
 
 
-def _named(updater: Updater, cluster: str, asked: str) -> PodName:
+def _only(pods: Sequence[PodName], cluster: str, asked: str) -> PodName:
     """The one pod that goes by this name. Raises BadInput if there is none or there are several."""
-    found = _going_by(updater, cluster, asked)
-    if not found:
+    if not pods:
         raise BadInput(f"no source has published a pod '{asked}' of cluster '{cluster}', or it is gone")
-    if len(found) > 1:
-        raise BadInput(f"'{asked}' may be any of {', '.join(sorted(f'{pod.namespace}/{pod.name}' for pod in found))}: say which")
-    return found[0]
+    if len(pods) > 1:
+        raise BadInput(f"'{asked}' may be any of {', '.join(sorted(f'{pod.namespace}/{pod.name}' for pod in pods))}: say which")
+    return pods[0]
 
 
 def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
