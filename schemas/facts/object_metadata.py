@@ -10,6 +10,11 @@ from datetime import datetime
 NAMESPACE, SERVICE_ACCOUNT = "Namespace", "ServiceAccount"
 
 
+def key(cluster: str, kind: str, namespace: str, name: str) -> str:
+    """The key of an object's facts: `cluster/kind/namespace/name`."""
+    return f"{cluster}/{kind}/{namespace}/{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectMetadataChanged:
     """An object with labels or annotations was made, or has others now. A Namespace is in the `namespace` of its own name.
@@ -28,7 +33,7 @@ class ObjectMetadataChanged:
     @property
     def key(self) -> str:
         """`cluster/kind/namespace/name`."""
-        return f"{self.cluster}/{self.kind}/{self.namespace}/{self.name}"
+        return key(self.cluster, self.kind, self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +49,4 @@ class ObjectMetadataRemoved:
     @property
     def key(self) -> str:
         """`cluster/kind/namespace/name`."""
-        return f"{self.cluster}/{self.kind}/{self.namespace}/{self.name}"
+        return key(self.cluster, self.kind, self.namespace, self.name)
