@@ -21,10 +21,9 @@ from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import Clock
 from tests.bench import measure
 from tests.bench.measure import Site
-from tests.bench.resting import known
+from tests.bench.resting import settle
 
 MINUTE_MS = 60_000
-HISTORY, HISTORY_APART_MS = 24, 3_600_000
 LEVEL = 2.0
 """Seconds from a tick to its turn within which a task is level."""
 PATIENCE = 400.0
@@ -39,14 +38,7 @@ async def main(containers: int, scrapes: int, *, ticked: bool) -> None:
     """Let a clock be away for so many scrapes of so many containers."""
     with tempfile.TemporaryDirectory() as folder, Broker(BrokerSettings()) as broker:
         site = Site(broker.bootstrap, Path(folder), containers, 4)
-        site.ends_now(HISTORY * HISTORY_APART_MS + scrapes * MINUTE_MS)
-        await site.open()
-        records = list(known(site.fleet, site.now))
-        for start in range(0, len(records), 5_000):
-            await site.send(records[start : start + 5_000])
-        await site.backlog(HISTORY, HISTORY_APART_MS)
-        first = site.worker()
-        await site.marked(first, patience=300.0)
+        first = await settle(site, scrapes=24, apart_ms=3_600_000, later_ms=scrapes * MINUTE_MS)
         say("memory of the worker before", measure.resident(first)[1], "MiB")
         first.stop(60)
         for _ in range(scrapes):

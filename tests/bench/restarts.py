@@ -23,7 +23,7 @@ from agents.run.stage_topics import stage_names
 from streams.broker import Broker, BrokerSettings
 from tests.bench import measure
 from tests.bench.measure import TICK_MS, Site
-from tests.bench.resting import HISTORY, HISTORY_APART_MS, SCRAPE_SECONDS, known
+from tests.bench.resting import SCRAPE_SECONDS, settle
 from tests.torture.processes import Process
 
 LEVEL = 1.0
@@ -49,16 +49,7 @@ class Trial:
 
     async def prepare(self) -> None:
         """A fleet that is known, in a checkpoint."""
-        site = self.site
-        site.ends_now(HISTORY * HISTORY_APART_MS)
-        await site.open()
-        records = list(known(site.fleet, site.now))
-        for start in range(0, len(records), 5_000):
-            await site.send(records[start : start + 5_000])
-        await site.backlog(HISTORY, HISTORY_APART_MS)
-        first = site.worker()
-        await site.marked(first, patience=300.0)
-        first.stop(60)
+        (await settle(self.site)).stop(60)
 
     async def live(self) -> None:
         """The clock and a scrape a minute, until cancelled."""

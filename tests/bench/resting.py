@@ -38,6 +38,8 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.bench.fleet import PODS, Fleet
+from tests.bench.measure import Site
+from tests.torture.processes import Process
 
 SCRAPE_SECONDS = 60.0
 DAY_SECONDS = 86_400
@@ -78,6 +80,19 @@ def written(brokers: str, prefix: str) -> dict[str, int]:
                     size = sum(partition["partition_size"] for partition in topic["partitions"])
                     sizes[topic["name"]] = sizes.get(topic["name"], 0) + size
     return sizes
+
+
+async def settle(site: Site, *, scrapes: int = HISTORY, apart_ms: int = HISTORY_APART_MS, later_ms: int = 0) -> Process:
+    """Open a site whose fleet is known with a history that ends `later_ms` before now; the worker that has a mark of it."""
+    site.ends_now(scrapes * apart_ms + later_ms)
+    await site.open()
+    records = list(known(site.fleet, site.now))
+    for start in range(0, len(records), 5_000):
+        await site.send(records[start : start + 5_000])
+    await site.backlog(scrapes, apart_ms)
+    first = site.worker()
+    await site.marked(first, patience=300.0)
+    return first
 
 
 def known(fleet: Fleet, at_ms: int) -> Iterator[NewRecord]:

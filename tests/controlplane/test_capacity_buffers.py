@@ -1,17 +1,13 @@
 """CapacityBuffers on a real API server: from the object to a plan for a group, and to the status that the server shows."""
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from agents.settings import cluster_factory
-from agents.settings.all_settings import ClusterSettings
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import BufferStatusPlanned
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
@@ -20,20 +16,14 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.codec.event_codec import Codec
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_world import NodeWorld
-from streams.log.memory_log import MemoryLog
-from streams.log_context import LogContext
-from streams.sources.kube.kube_source import SourceOptions
-from streams.sources.kube.watch_threads import WatchThreads
-from streams.topics import TOPICS, Topics
 from tests.controlplane import capacity_buffer_type
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
+from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World
 from tests.support import ticks
-from tests.support.attested_plans import with_attestations
 from tests.support.node_scene import CLUSTER, ScalerRun, group
 
 BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1"
@@ -45,42 +35,16 @@ def template(cpu: str) -> dict[str, Any]:
     return {"metadata": {"name": "small"}, "template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "containers": [container]}}}
 
 
-class BufferScene:
+class BufferScene(WatchedNodes):
     """A log in memory, the kube source that writes into it, and the real stage and consumer that are fed from it."""
 
     def __init__(self, plane: Plane, world: World) -> None:
-        self.plane, self.world = plane, world
-        self.topics, self.log = Topics(partitions=1), MemoryLog()
-        self.codec = Codec(self.topics)
-        for topic in TOPICS:
-            self.log.create(self.topics.wire(topic.name), 1)
-        self.context = LogContext(self.log, self.topics, self.codec, CLUSTER)
+        super().__init__(plane, world)
         self.run, self.taken, self.carried = ScalerRun(group("a")), 0, 0
         api = Api(plane.api_client())
         world_of_nodes = NodeWorld(None, NodeDrainClient(api), CapacityBufferClient(api), self.now)  # type: ignore[arg-type]  # no AWS is asked
         self.consumer = asg_consumer(self.context, world_of_nodes)
         self.publish(ControlChanged(self.now(), CLUSTER, Mode.APPLY), "control")
-
-    @staticmethod
-    def now() -> datetime:
-        return datetime.now(UTC)
-
-    def publish(self, event: Event, topic: str) -> None:
-        record = self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")
-        self.log.append(with_attestations([record], self.topics))
-
-    @contextmanager
-    def watching(self) -> Iterator[WatchThreads]:
-        stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        threads = WatchThreads(api, self.context, SourceOptions(self.now, (), timedelta(seconds=1), nodes=True))
-        thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
-        thread.start()
-        try:
-            wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
-            yield threads
-        finally:
-            stop.set()
-            thread.join(10.0)
 
     def events(self, topic: str) -> list[Event]:
         records = self.log.poll({(self.topics.wire(topic), 0): 0}, limit=1_000_000)

@@ -5,17 +5,12 @@ takes, and AWS dates its activities by it. What a cloud does in between is playe
 Node whose instance ended is deleted.
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from agents.processes.source_asg import node_template
-from agents.settings import cluster_factory
-from agents.settings.all_settings import ClusterSettings
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.plan_attestations import PLANS
@@ -25,21 +20,15 @@ from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.codec.event_codec import Codec
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
-from streams.log.memory_log import MemoryLog
-from streams.log_context import LogContext
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
-from streams.sources.kube.kube_source import SourceOptions
-from streams.sources.kube.watch_threads import WatchThreads
-from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
+from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World
 from tests.support import ticks
-from tests.support.attested_plans import with_attestations
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 from tests.support.node_scene import CLUSTER, ScalerRun
 
@@ -55,16 +44,12 @@ ENABLED, LABEL = "k8s.io/cluster-autoscaler/enabled", "k8s.io/cluster-autoscaler
 FACTS = ("scheduling-changes", "node-group-changes", "outcomes")
 
 
-class FiveGroups:
+class FiveGroups(WatchedNodes):
     """Groups, the cloud between them and the cluster, a log in memory, and everything that reads and writes it."""
 
     def __init__(self, plane: Plane, world: World, aws: AwsDouble) -> None:
-        self.plane, self.world, self.aws = plane, world, aws
-        self.topics, self.log = Topics(partitions=1), MemoryLog()
-        self.codec = Codec(self.topics)
-        for topic in TOPICS:
-            self.log.create(self.topics.wire(topic.name), 1)
-        self.context = LogContext(self.log, self.topics, self.codec, CLUSTER)
+        super().__init__(plane, world)
+        self.aws = aws
         self.run = ScalerRun(tick=STEP * 1000)
         self.run.now = int(datetime.now(UTC).timestamp() * 1000)
         self.taken, self.carried = dict.fromkeys(FACTS, 0), 0
@@ -83,23 +68,6 @@ class FiveGroups:
     @property
     def ahead(self) -> timedelta:
         return self.now() - datetime.now(UTC)
-
-    def publish(self, event: Event, topic: str) -> None:
-        record = self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")
-        self.log.append(with_attestations([record], self.topics))
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        threads = WatchThreads(api, self.context, SourceOptions(self.now, (), timedelta(seconds=1), nodes=True))
-        thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
-        thread.start()
-        try:
-            wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
-            yield
-        finally:
-            stop.set()
-            thread.join(10.0)
 
     def pool(self, group: str) -> str:
         return f"{self.world.namespace}-{group}"
