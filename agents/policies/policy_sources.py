@@ -21,7 +21,6 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from agents.logic.adaptive import adaptive_policy
 from agents.logic.vertical.policy_code import (
     STATE_KINDS,
     CodePolicy,
@@ -83,6 +82,8 @@ class ResolvedPolicies:
         if reference in ("", BUILT_IN):
             return None
         if reference == ADAPTIVE:
+            from agents.logic.adaptive import adaptive_policy
+
             return adaptive_policy.POLICY
         if reference not in self.found:
             raise BadInput(

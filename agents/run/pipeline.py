@@ -1,7 +1,7 @@
 """All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart.
 
-Which topics they read and write stands in `stage_topics`. The scaler's and the forecaster's code is loaded when a partition of
-theirs is opened first: it takes an eighth of a second, and most commands need neither.
+Which topics they read and write stands in `stage_topics`. The code of a stage is loaded when a partition of it is opened first:
+all of it takes a third of a second, and a command that reads needs one stage or none.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,14 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import forecaster_settings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import update_settings, updater
+from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender_stage, vertical_event_validation, vertical_settings
+from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_sources
+from agents.policies.policy_sources import ResolvedPolicies
 from agents.run import stage_topics
 from agents.settings.all_settings import Settings
 from streams.topics import partition_of
@@ -39,7 +40,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     return (
         Stage(
             *stage_topics.RECOMMENDER,
-            open=lambda partition: recommender_stage.Recommender(vertical, partition, code.policy_of),
+            open=_recommender(code),
             refuse=refuse,
             ahead=ahead,
             vouches=vertical_event_validation.is_surely_good,
@@ -56,7 +57,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
         ),
         Stage(
             *stage_topics.UPDATER,
-            open=lambda partition: updater.Updater(settings.updates, partition, settings.vertical.recommender),
+            open=_updater(settings),
             refuse=refuse,
             ahead=ahead,
             program=update_settings.PROGRAM,
@@ -82,6 +83,28 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             defaults=asdict(ForecasterSettings()),
         ),
     )
+
+
+def _recommender(code: ResolvedPolicies) -> Callable[[int], State]:
+    """How to open a partition of the stage that sizes containers."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.vertical.recommender_stage import Recommender
+
+        return Recommender(code.settings, partition, code.policy_of)
+
+    return opened
+
+
+def _updater(settings: Settings) -> Callable[[int], State]:
+    """How to open a partition of the stage that plans changes of pods."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.updates.updater import Updater
+
+        return Updater(settings.updates, partition, settings.vertical.recommender)
+
+    return opened
 
 
 def _scaler(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:

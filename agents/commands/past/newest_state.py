@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError
 
@@ -16,7 +17,6 @@ from agents.commands.status.status_rows import length
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
-from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.updates.updater import Updater
 from agents.processes.signals import stoppable
 from agents.run.newest_checkpoint import newest_checkpoint
@@ -32,6 +32,9 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.publishing import source_reports
 from streams.publishing.operator_log import NewestTick, OperatorLog
+
+if TYPE_CHECKING:
+    from agents.logic.nodes.scaler.scaler_stage import Scaler
 
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
@@ -87,8 +90,10 @@ class ClusterStates:
             self._say_once(f"this is as of {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC, {behind} before the newest tick: {lacks}")
         return state, turn
 
-    def scaler(self) -> tuple[Scaler, int]:
+    def scaler(self) -> "tuple[Scaler, int]":
         """That of the scaler, and its turn, which is below 0 if it has taken none."""
+        from agents.logic.nodes.scaler.scaler_stage import Scaler
+
         state, turn = self.of("scaler")
         assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
         return state, turn

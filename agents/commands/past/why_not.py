@@ -2,11 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from agents.commands.past.newest_state import ClusterStates, cluster_states
-from agents.logic.nodes.scaler import scaling_dry_run
-from agents.logic.nodes.scaler.scaler_stage import Scaler
-from agents.logic.nodes.scaler.scaling_dry_run import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
@@ -20,6 +18,10 @@ from schemas.outcomes import Action
 from schemas.policies import control
 from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
+
+if TYPE_CHECKING:
+    from agents.logic.nodes.scaler.scaler_stage import Scaler
+    from agents.logic.nodes.scaler.scaling_dry_run import ScalingObstacle
 
 _NO_SCALING = (
     "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
@@ -63,6 +65,8 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
     if known is not None and known.fact.phase is not PodPhase.PENDING:
         yield from _lines(updater, cluster, known.fact.pod, _outlooks(updater, cluster).get(known.fact.pod.uid))
         return
+    from agents.logic.nodes.scaler import scaling_dry_run
+
     scaler, turn = states.scaler()
     waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, cluster, asked, turn)
     if waits is not None:
@@ -78,7 +82,7 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
         yield f"  it is pending, and {_NO_SCALING.format(cluster)}"
 
 
-def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
+def _scales_nodes(scaler: "Scaler", cluster: str) -> bool:
     """Whether the scaler knows any node of a cluster."""
     return any(key.startswith(f"{cluster}/") for key in scaler.clusters.nodes)
 
@@ -88,7 +92,9 @@ def _about_node(states: ClusterStates, name: str) -> Iterator[str]:
     yield from _node_lines(scaler, turn, states.context.cluster, name)
 
 
-def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[str]:
+def _node_lines(scaler: "Scaler", turn: int, cluster: str, name: str) -> Iterator[str]:
+    from agents.logic.nodes.scaler import scaling_dry_run
+
     found = None if turn < 0 else scaling_dry_run.node_stays(scaler, cluster, name, turn)
     if found is None and not _scales_nodes(scaler, cluster):
         raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(cluster)}")
@@ -98,7 +104,7 @@ def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[
     yield from _objections(found, otherwise="nothing holds it: the next look plans its removal")
 
 
-def _objections(found: Sequence[ScalingObstacle], *, otherwise: str) -> Iterator[str]:
+def _objections(found: "Sequence[ScalingObstacle]", *, otherwise: str) -> Iterator[str]:
     for each in found:
         yield f"  no: {each.code}: {each.reason}"
         for key, value in each.numbers.items():

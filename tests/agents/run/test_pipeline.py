@@ -1,5 +1,8 @@
 """The list of stages, and what others derive from it."""
 
+import subprocess
+import sys
+
 import pytest
 
 from agents.engine.stage import Stage
@@ -42,3 +45,15 @@ def test_no_stage_believes_a_source_whose_clock_is_a_day_ahead(stage: Stage) -> 
 def test_all_that_stages_write_and_nothing_else_comes_after_its_tick() -> None:
     written = {name for stage in stage_topics.ALL for name in stage.writes} | {"dead-letters", plan_attestations.TOPIC}
     assert {topic.name for topic in TOPICS if clock_log.comes_after_its_tick(topic.name)} == written
+
+
+@pytest.mark.parametrize("name", ["recommender", "updater", "scaler", "forecaster"])
+def test_opening_a_stage_loads_its_code_and_that_of_no_other(name: str) -> None:
+    """All of it takes a third of a second of what somebody waits who asks `why-not`."""
+    code = (
+        "import sys; from agents.run.pipeline import stages; from agents.settings.all_settings import Settings\n"
+        f"[stage] = [each for each in stages(Settings()) if each.name == {name!r}]; stage.open(0)\n"
+        "print(*(each.rpartition('.')[2].removesuffix('_stage') for each in sys.modules if each.startswith('agents.logic')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert {"recommender", "updater", "scaler", "forecaster"} & set(done.stdout.split()) == {name}
