@@ -27,6 +27,7 @@ from streams.broker import Broker, BrokerSettings
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log.log_port import Log
 from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
 
 FOLDER = Path(".run/up")
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -128,8 +129,9 @@ def _screens(log: Log, settings: Settings, children: ChildProcesses) -> Iterator
 def _screen(context: LogContext, settings: Settings) -> list[str]:
     """The table and what every part does, as many rows as fit."""
     rows = recommendations_command.read(context, settings)
+    tick = OperatorLog(context).newest_tick()
     parts = list(
-        status.lines([row for row in status.read(context, settings) if row.kind in {"clock", "source", "stage"}], "table")
+        status.lines([row for row in status.read(context, settings, tick) if row.kind in {"clock", "source", "stage"}], "table")
     )
     room = max(5, shutil.get_terminal_size().lines - _AROUND)
     more = [f"... and {len(rows) - room} more: `ullage recommendations` shows all"] if len(rows) > room else []

@@ -11,6 +11,7 @@ from agents.settings.all_settings import Settings
 from schemas.outcomes import Outcome
 from streams.codec.event_codec import header
 from streams.log_context import LogContext
+from streams.publishing.operator_log import NewestTick
 
 TOPICS = ("pod-updates", "node-updates", "replica-plans", "outcomes", "memory-leaks", "oom-events", "control")
 MOST = 200
@@ -29,7 +30,10 @@ class ConsoleEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """`updated` is the newest tick; `health` has a row for each part, and the cluster's mode, pause and budget."""
+    """`updated` is the newest tick, which the row of the clock names, too.
+
+    `health` has a row for each part, and the cluster's mode, pause and budget.
+    """
 
     updated: datetime
     health: tuple[StatusRow, ...]
@@ -41,11 +45,11 @@ class ConsoleData:
         return tuple((row.kind, row.name, row.state, row.warns) for row in self.health)
 
 
-def collect(context: LogContext, settings: Settings, now: datetime) -> ConsoleData:
-    """Read it from the log's end. Raises LogUnavailable."""
+def collect(context: LogContext, settings: Settings, tick: NewestTick) -> ConsoleData:
+    """Read it from the log's end. `tick`: the newest one when the reading began. Raises LogUnavailable."""
     seen: dict[str, ConsoleEvent] = {}
     for name in TOPICS:
-        for record in newest_records.read(context.log, context.topics.wire(name), now - _LATELY, most=MOST).records:
+        for record in newest_records.read(context.log, context.topics.wire(name), tick.at - _LATELY, most=MOST).records:
             event = context.codec.decode_or_none(record)
             if event is not None and timeline_rows.is_news(event):
                 entry = timeline_rows.entry_of(record, event)
@@ -53,4 +57,4 @@ def collect(context: LogContext, settings: Settings, now: datetime) -> ConsoleDa
                 ident = header(record, "ce_id") or entry.place
                 seen[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
     newest = sorted(seen.values(), key=lambda found: (found.entry.at, found.entry.place), reverse=True)
-    return ConsoleData(now, tuple(status.read(context, settings)), tuple(newest[:MOST]))
+    return ConsoleData(tick.at, tuple(status.read(context, settings, tick)), tuple(newest[:MOST]))

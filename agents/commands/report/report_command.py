@@ -20,7 +20,7 @@ from streams import secret_files, truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
-from streams.publishing.operator_log import OperatorLog
+from streams.publishing.operator_log import NewestTick, OperatorLog
 
 _ACTS_EXPLAINED, _MOST_EXPLAINED = 10, 200
 """Acts of a workload that a page in a file explains, and explanations in all: each takes a look at the log."""
@@ -50,10 +50,9 @@ class LiveFlags:
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
     prices = price_list.read(flags.prices)
-    with stoppable(), _stretch(settings, flags) as stretch:
-        data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
-        whys = _explained(stretch[0], data)
-        context, since, _ = stretch
+    with stoppable(), _stretch(settings, flags) as (context, since, until, _):
+        data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
+        whys = _explained(context, data)
         before = since if flags.begin else None
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(context.log, context.topics, report_data.TOPICS, before=before)
@@ -89,9 +88,9 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     def read() -> live_report.LiveData | None:
         """Also without a tick something may become silent: only the report stays as it is then."""
         nonlocal last
-        with _stretch(settings, flags) as (context, since, until):
-            console = console_data.collect(context, settings, until)
-            if last is not None and last.console.updated == until:
+        with _stretch(settings, flags) as (context, since, until, tick):
+            console = console_data.collect(context, settings, tick)
+            if last is not None and last.console.updated == tick.at:
                 if last.console.states == console.states:
                     return None
                 last = live_report.LiveData(last.report, console)
@@ -141,8 +140,8 @@ def _token(file: Path | None) -> str:
 
 
 @contextmanager
-def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime]]:
-    """The log, and the beginning and end of what is to be reported of it."""
+def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime, NewestTick]]:
+    """The log, the beginning and end of what is to be reported of it, and its newest tick."""
     with log_factory.log_to_read(settings) as (log, fitted):
         context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
@@ -153,7 +152,7 @@ def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContex
         since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
-        yield context, since, until
+        yield context, since, until, tick
 
 
 def _begin(context: LogContext, until: datetime) -> datetime:

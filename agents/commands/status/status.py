@@ -33,7 +33,7 @@ def run(settings: Settings, form: OutputForm = "table") -> None:
     """Print a line for the clock, and for each cluster, source, stage and consumer; and for dead letters."""
     with log_factory.log_to_read(settings) as (log, fitted):
         context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
-        rows = read(context, fitted)
+        rows = read(context, fitted, OperatorLog(context).newest_tick())
     for line in lines(rows, form):
         data(line)
 
@@ -48,10 +48,10 @@ def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
     return output_table.lines(form, shown, exact, _COLUMNS, ("what",))
 
 
-def read(context: LogContext, settings: Settings) -> list[StatusRow]:
-    """A row for every part."""
+def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> list[StatusRow]:
+    """A row for every part, as of `tick`, the newest one: the caller has read it, and may show other things of that moment."""
     operator = OperatorLog(context)
-    tick, said = operator.newest_tick(), operator.control(settings.cluster.name)
+    said = operator.control(settings.cluster.name)
     control = said if said is None or tick is None else said.in_force_at(tick.at)
     rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(said, tick))]
     if tick is None:

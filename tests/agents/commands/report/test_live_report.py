@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from streams.errors import BadInput
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
+from streams.publishing.operator_log import NewestTick, OperatorLog
 from streams.serving.connection_limits import ConnectionLimits
 from tests.support import kept_day
 from tests.support.commands import ROOT
@@ -133,7 +135,7 @@ def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: 
         context = LogContext.of(opened, log_factory.topics(fitted), "demo")
         now = datetime(2026, 1, 5, 0, 12, tzinfo=UTC)
         report = report_data.collect(context, now - timedelta(minutes=11), now, top=5, heartbeat=settings.vertical.heartbeat)
-        data = live_report.LiveData(report, console_data.collect(context, settings, now))
+        data = live_report.LiveData(report, console_data.collect(context, settings, NewestTick(now, -1)))
     said: asyncio.Queue[str] = asyncio.Queue()
     limits = ConnectionLimits(head=Seconds(0.3), body=Seconds(0.3), idle=Seconds(0.3))
     address = live_report.address_of("127.0.0.1:0", "")
@@ -154,6 +156,20 @@ def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: 
         assert versions == 10
 
     asyncio.run(followed())
+
+
+def test_the_page_is_of_one_moment_though_the_log_moves_on_while_it_is_read(tmp_path: Path) -> None:
+    log = kept_day.keep(tmp_path, hours=0.2)
+    settings = loading.load(flags={"log.kind": "file", "log.path": str(log), "cluster.name": "demo"}).settings
+    with log_factory.log_to_read(settings) as (opened, fitted):
+        context = LogContext.of(opened, log_factory.topics(fitted), "demo")
+        newest = OperatorLog(context).newest_tick()
+        assert newest is not None
+        begun = replace(newest, at=newest.at - timedelta(minutes=2))
+        console = console_data.collect(context, settings, begun)
+    [clock] = [row.says for row in console.health if row.kind == "clock"]
+    assert f"newest tick {console.updated:%Y-%m-%d %H:%M:%S} UTC" in clock
+    assert console.updated == begun.at
 
 
 SHOWN = "[...document.querySelectorAll('#news tbody tr')].filter(row => !row.hidden)"
