@@ -141,6 +141,11 @@ class PodChanged:
         """The containers and sidecars, which run at the same time."""
         return (*self.containers, *(container for container in self.init_containers if container.sidecar))
 
+    @property
+    def owners_amounts(self) -> tuple[AmountsBefore, ...]:
+        """The amounts of the containers that admission changed, as they were before; empty where it noted none."""
+        return () if self.admitted is None else self.admitted.before
+
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:

@@ -6,6 +6,7 @@ from agents.logic.resources import pod_acceptance, pod_resources, quota_admissio
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.quota_admission import QuotaPod
+from agents.logic.updates import successor_amounts
 from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.pod_advice import over
 from schemas.facts.resource_quotas import ResourceQuotaChanged
@@ -13,9 +14,9 @@ from schemas.outcomes import Action
 
 
 def of_amounts(candidate: Candidate, ranges: Ranges) -> str | None:
-    """Why limits, amounts of the pod itself or a LimitRange forbid a resize. What a successor gets, the webhook judges."""
-    if candidate.action is not Action.RESIZE:
-        return None
+    """Why limits, amounts of the pod itself or a LimitRange forbid a resize, or leave a successor with what the pod has."""
+    if candidate.action is Action.EVICT:
+        return successor_amounts.in_vain(candidate.situation, ranges)
     refused = pod_acceptance.worse(*_before_and_after(candidate), Rules(ranges))
     return None if refused is None else f"the API server would refuse to resize the pod: {refused}"
 

@@ -36,6 +36,8 @@ class PodSituation:
     """The containers whose startup boost has ended; then `advice` is only about these."""
     scaled: frozenset[UtilizationMetric] = frozenset()
     """The shares of requests by which HPAs scale the workload."""
+    successor: Callable[[], PodAdvice] | None = None
+    """What is recommended for a new pod of the same controller; None where nobody would be evicted."""
 
     @property
     def recommended(self) -> NewestRecommendation:
@@ -144,6 +146,7 @@ class Candidate:
             and (mine.opted_out, mine.service_account) == (its.opted_out, its.service_account)
             and (mine.init_containers, mine.requests, mine.limits) == (its.init_containers, its.requests, its.limits)
             and mine.controller == its.controller
+            and (mine.admitted is its.admitted or mine.owners_amounts == its.owners_amounts)
             and (mine.node is None) == (its.node is None)
             and (mine.started == its.started or not one.settings.pod_warm_up)
             and self.left == other.left

@@ -98,7 +98,7 @@ class PodAdvice:
         What only moves from one container to another counts, too, unlike in its priority: where a LimitRange shares out
         what a pod may have, nothing else ever moves.
         """
-        return sum(_share(self._pairs(resource)) for resource in ("cpu", "memory"))
+        return sum(_share(self.pairs(resource)) for resource in ("cpu", "memory"))
 
     @cached_property
     def changes_nothing(self) -> bool:
@@ -110,7 +110,7 @@ class PodAdvice:
         return all(
             now is not None and (now == target or (name in self._ranged and _near(resource, now, target)))
             for resource in ("cpu", "memory")
-            for name, now, target in self._pairs(resource)
+            for name, now, target in self.pairs(resource)
         )
 
     @cached_property
@@ -118,7 +118,7 @@ class PodAdvice:
         """The containers that a LimitRange bounds."""
         return frozenset(name for name, steps in self.caps.items() if any(step.by in _RANGES for step in steps))
 
-    def _pairs(self, resource: str) -> Sequence[tuple[str, float | None, float]]:
+    def pairs(self, resource: str) -> Sequence[tuple[str, float | None, float]]:
         """What each container that admission saw requests of a resource, and its target; only where there is a target."""
         pairs = (
             (container.name, getattr(container.requests, resource), getattr(self.targets.get(container.name), resource, None))
@@ -130,7 +130,7 @@ class PodAdvice:
     @cached_property
     def only_raises(self) -> bool:
         """Whether an update would raise a request and lower none."""
-        pairs = [pair for resource in ("cpu", "memory") for pair in self._pairs(resource)]
+        pairs = [pair for resource in ("cpu", "memory") for pair in self.pairs(resource)]
         return any(_raises(now, target) for _, now, target in pairs) and not any(
             now is not None and target < now for _, now, target in pairs
         )
@@ -138,7 +138,7 @@ class PodAdvice:
     @cached_property
     def raised(self) -> "PodAdvice | None":
         """The same without what it would take away; None if it gives nothing more."""
-        more = {(name, what) for what in ("cpu", "memory") for name, now, target in self._pairs(what) if _raises(now, target)}
+        more = {(name, what) for what in ("cpu", "memory") for name, now, target in self.pairs(what) if _raises(now, target)}
         if not more:
             return None
 
@@ -289,11 +289,16 @@ class AdviceCache:
         cached = self._shapes.get(uid)
         if cached is not None and cached[0] is pod:
             return cached[1]
-        key = _alike(pod.fact)
+        shape = self.shape_of(pod.fact)
+        self._shapes[uid] = pod, shape
+        return shape
+
+    def shape_of(self, fact: PodChanged) -> AlikePods:
+        """The shape of a pod that may not be there, such as a successor."""
+        key = _alike(fact)
         shape = self._alike.get(key)
         if shape is None:
             shape = self._alike[key] = AlikePods(*key)
-        self._shapes[uid] = pod, shape
         return shape
 
     def prune(self, live: ObjectTable[PodRecord], workloads: Collection[str]) -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from agents.logic.governing_policies import PolicyRecord
-from agents.logic.updates import eviction_tolerance, startup_boosts
+from agents.logic.updates import eviction_tolerance, startup_boosts, successor_amounts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, held_by_caps, without
 from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
 from agents.logic.updates.pods_by_workload import PodRecord
@@ -13,6 +14,7 @@ from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation, PodHistory
 from agents.logic.updates.updater_state import UpdaterState
 from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import PodChanged
 from schemas.policies.scaling import UtilizationMetric
 
 
@@ -97,7 +99,15 @@ class CandidateSearch:
         if calm > workload.now or history.has_plan(workload.now):
             return None, calm
         situation = PodSituation(
-            workload.now, workload.key, pod, whole, workload.policy, history, workload.settings, scaled=self._scaled(workload)
+            workload.now,
+            workload.key,
+            pod,
+            whole,
+            workload.policy,
+            history,
+            workload.settings,
+            scaled=self._scaled(workload),
+            successor=partial(self._successor, advice, pod.fact),
         )
         found = without(situation, advice.reduced(shape), advice.left) if advice.left else candidate(situation)
         if found is None and whole.caps:
@@ -121,6 +131,9 @@ class CandidateSearch:
         if found.over and found.next is None:
             return self._plain(workload, uid, pod)
         return None, NEVER if found.next is None else found.next
+
+    def _successor(self, advice: WorkloadAdvice, fact: PodChanged) -> PodAdvice:
+        return advice.reduced(self.advice.shape_of(successor_amounts.unpatched(fact)))
 
     def _scaled(self, workload: _Workload) -> frozenset[UtilizationMetric]:
         return self.clusters.constraints.utilizations(workload.key)

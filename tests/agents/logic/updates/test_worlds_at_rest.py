@@ -7,15 +7,17 @@ plan changes what a pod requests, rests on targets within their bounds, and afte
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.admission import pod_patch, pod_spec
+from agents.logic.admission import admission_note, pod_patch, pod_spec
 from agents.logic.admission.admission_index import AdmissionIndex
+from agents.logic.admission.admission_report import AdmissionAccount, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
-from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas import admission_notes
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -24,6 +26,7 @@ from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
+from schemas.well_known_labels import ADMISSION_NOTE, OBSERVED_CONTAINERS
 from streams.clients.kube.quantities import read_amounts
 from tests.support import admitted
 from tests.support.cluster_events import API, MINUTE, START, turn, when
@@ -194,7 +197,9 @@ class World:
         [vpa] = self.index.vpas("web", API.kind, API.name)
         if patched:
             found = pod_patch.patch(pod_spec.read(manifest, "web"), vpa, self.index.ranges("web"), AdmissionSettings())
-            manifest = admitted.applied(manifest, found.ops)
+            account = AdmissionAccount(ReviewStatus.APPLIED, namespace="web", containers=found.containers)
+            offer = admission_note.offered(account, "ReplicaSet/web-1", self.recommended(START).id, {})
+            manifest = admitted.applied(manifest, found.ops if offer is None else (*found.ops, admission_note.note(offer)))
         return self.keep(manifest, number)
 
     def keep(self, manifest: Json, number: int) -> PodChanged:
@@ -205,10 +210,11 @@ class World:
             )
             for each in manifest["spec"]["containers"]
         )
-        observed = manifest["metadata"].get("annotations", {}).get("vpaObservedContainers")
+        annotations = manifest["metadata"].get("annotations", {})
         fact = PodChanged(
             when(number), API, PodName("web", name, f"uid-{name}"), PodPhase.RUNNING, when(START), seen,
-            node="n1", started=when(START), controller="ReplicaSet/web-1", observed=observed,
+            node="n1", started=when(START), controller="ReplicaSet/web-1", observed=annotations.get(OBSERVED_CONTAINERS),
+            admitted=admission_notes.read(annotations.get(ADMISSION_NOTE)),
         )  # fmt: skip
         self.pods[name] = manifest, fact
         return fact
@@ -229,6 +235,18 @@ class World:
         assert _outside(plan.because["containers"]) == []
         return facts, ActionFinished("o", when(number), plan.id, action, Result.DONE, "so", plan.subject)
 
+    def try_out(self, refused: UpdateRefused, number: int) -> None:
+        """Asserts that the successor of a pod that is left alone would indeed be no nearer to its targets."""
+        before, after = self.pods[refused.pod.name][1], self.create(number)
+        del self.pods[after.pod.name]
+        targets: Any = refused.because["containers"]
+        for now, new in zip(before.containers, after.containers, strict=True):
+            for resource, target in targets.get(now.name, {"target": {}})["target"].items():
+                former, found = getattr(now.requests, resource), getattr(new.requests, resource)
+                if target is not None and former is not None:
+                    away = abs(former - target)
+                    assert abs(found - target) > away * (1 - 1 / 60) or found == former, (now, new, refused)
+
     def play(self) -> None:
         facts = [self.create(START, patched=False) for _ in "ab"]
         assume(self.range is None or all(_within(facts[0], each) for each in self.range.limits))
@@ -246,6 +264,9 @@ class World:
                 "outcomes": outcomes,
             }
             decided = [each.event for each in self.stage.step(turn(number, **inputs))]
+            for refused in decided:
+                if isinstance(refused, UpdateRefused) and refused.reason.startswith("the pod's successor would come"):
+                    self.try_out(refused, number)
             facts, outcomes = [], []
             for plan in (each for each in decided if isinstance(each, ResizePlanned | EvictionPlanned)):
                 more, outcome = self.carry_out(plan, number)
@@ -295,6 +316,32 @@ def _amounts(pod: PodChanged) -> list[tuple[str, Amounts, Amounts]]:
     return [(each.name, each.requests, each.limits) for each in pod.containers]
 
 
+M = 50 << 20
+BOUND_FROM_BELOW = {
+    "containers": [Listed("app", (50, None), (M, M))],
+    "advice": [advice("app", (25, 25, 25), None)],
+    "entries": (),
+    "limits": [limit(LimitType.POD, ((50, 50, 26, 26), (True, False, False, False)), ((M,) * 4, (False,) * 4))],
+    "scaled": (),
+    "mode": UpdateMode.RECREATE,
+    "profile": "ullage",
+}
+"""The API server accepts no less than 26 millicores, and 25 are recommended."""
+SHARED_OUT = {
+    **BOUND_FROM_BELOW,
+    "containers": [Listed(name, (25, 25), (M, M)) for name in ("app", "side")],
+    "advice": [advice("side", None, (2 * M,) * 3)],
+    "limits": [
+        limit(LimitType.CONTAINER, ((25,) * 4, (False,) * 4), ((M,) * 4, (False,) * 4)),
+        limit(LimitType.POD, ((25,) * 4, (False,) * 4), ((2 * M,) * 4, (False, False, False, True))),
+    ],
+}
+"""What a pod may have is shared out anew by the amounts of each container, and the template's are others than the pod's."""
+
+
+@example(BOUND_FROM_BELOW)
+@example(SHARED_OUT)
+@example({**BOUND_FROM_BELOW, "profile": "upstream"})
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.one_of(shared_worlds(), worlds()))
 def test_every_plan_changes_a_pod_and_the_world_comes_to_rest(drawn: Json) -> None:
