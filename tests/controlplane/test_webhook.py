@@ -262,8 +262,7 @@ def test_the_last_replica_that_stops_unregisters_and_no_pod_is_refused_meanwhile
     secret = f"/api/v1/namespaces/{hooks.home.namespace}/secrets/ullage-webhook-certificate"
     assert hooks.plane.ask.find(secret)
     with load(hooks) as seen:
-        more(seen)
-        hooks.stop("one")
+        hooks.stop("one")  # as soon as the other is ready, as a rollout does
         assert hooks.plane.ask.find(CONFIGURATION)
         more(seen)
     assert [each for each in seen if each != GIVEN] == []
@@ -321,7 +320,7 @@ def test_an_expired_certificate_is_said_and_keeps_no_pod_from_starting(hooks: Ho
     with hooks.ticking():
         wait_for(lambda: hooks.reasons("one") == [], timeout=60.0, what="the new certificate is shown")
     assert requests_of(wait_for(lambda: _patched(probe(hooks)), what="a pod is patched")) == GIVEN
-    assert hooks.plane.ask.find(lease)
+    assert hooks.plane.ask.find(lease)  # a replica is ready only with it
 
 
 def test_limit_ranges_bound_what_a_pod_is_given_and_the_server_takes_it(hooks: Hooks) -> None:

@@ -59,6 +59,8 @@ _PATIENCE = Seconds(3.5)
 """Seconds after which a pod is let through as it is; API servers wait for five."""
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate, registration and Lease."""
+_UNSIGNED_ROUND = Seconds(1.0)
+"""The same until the Lease shows this replica, which is not ready before."""
 _log = structlog.get_logger(__name__)
 
 
@@ -106,6 +108,7 @@ class WebhookConsumer:
         self._parts, self._serving, self._now = parts, serving, now
         self._admission = Admission(parts.view, parts.outcomes, parts.watcher)
         self._fault, self._faults = "", OwnFaults("webhook", MOST_FAULTS)
+        self._signed = parts.lease is None
         self.port = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -132,11 +135,18 @@ class WebhookConsumer:
             while not stop.wait(0.0) and server.alive and all(thread.is_alive() for thread in threads):
                 self._faults.check()
                 self._round()
-                stop.wait(self._serving.every)
+                stop.wait(self._serving.every if self._signed else min(_UNSIGNED_ROUND, self._serving.every))
 
     def reasons(self) -> Sequence[str]:
         """Why not ready; empty when ready."""
-        return [*self._speechless(), *self._parts.view.silence(), *self._faults.reasons()]
+        return [*(self._speechless() or self._unsigned()), *self._parts.view.silence(), *self._faults.reasons()]
+
+    def _unsigned(self) -> Sequence[str]:
+        """A rollout ends the older replica once this one is ready; it ends the registration too if the Lease shows no other.
+
+        A Lease that is refused holds no replica back, for reviews are answered without it.
+        """
+        return [] if self._signed or self._fault else ["the Lease does not show this replica yet"]
 
     def _speechless(self) -> Sequence[str]:
         """Why reviews cannot be answered. Answers that rest on an old view are still answers."""
@@ -151,7 +161,7 @@ class WebhookConsumer:
                 parts.registrar.ensure(parts.keeper.authorities(), at)
             parts.keeper.trusted()
             if parts.lease is not None and not self._speechless():
-                parts.lease.renew(at)
+                self._signed = parts.lease.renew(at) or self._signed
             self._fault = ""
         except (EdgeError, BadInput) as error:
             if not self._fault and not isinstance(error, Unreachable):  # that nobody answers is said for the whole process
