@@ -82,9 +82,9 @@ def by_dsp(origin: Origin) -> Floats | None:
     return np.array(values) if len(values) == origin.horizon else None
 
 
-def fitted(origin: Origin) -> EnsembleForecast | None:
+def fitted(origin: Origin, *, coverage: float = 0.95) -> EnsembleForecast | None:
     """Our forecast with what it says of itself."""
-    settings = EnsembleSettings(step=origin.series.step, horizon=origin.horizon * origin.series.step)
+    settings = EnsembleSettings(step=origin.series.step, horizon=origin.horizon * origin.series.step, coverage=coverage)
     found = ensemble.fit(*origin.samples(), settings)
     return None if isinstance(found, NoForecast) else found
 

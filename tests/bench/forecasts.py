@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.bench import load_traces, periodic_calls, scaled_loads, statsforecast_models
-from tests.bench.forecast_origins import HORIZONS, METHODS, Method, Origin, last_value, origins
+from tests.bench.forecast_origins import HORIZONS, METHODS, Method, Origin, fitted, last_value, origins
 from tests.bench.load_traces import Floats, LoadTrace
+
+_COVERAGE = 0.9
+"""The product's default, `replicas.coverage`."""
 
 
 @dataclass
@@ -108,7 +111,9 @@ def _trace(group: str, options: argparse.Namespace) -> None:
     methods = METHODS | (statsforecast_models.methods(options.bins, options.limit) if options.models else {})
     for horizon in HORIZONS:
         places = [list(origins(one, horizon, options.origins, options.random)) for one in series]
-        _print_errors(f"{group}, {horizon // 3600} h ahead", compare(places, methods), sum(map(bool, places)))
+        title = f"{group}, {horizon // 3600} h ahead"
+        _print_errors(title, compare(places, methods), sum(map(bool, places)))
+        _print_coverage(title, places)
     _print_calls(group, places)
     if options.days:
         _print_scaled(group, series, options.days)
@@ -118,6 +123,24 @@ def _print_errors(title: str, found: Comparison, series: int) -> None:
     _put(f"\n{title}, {found.asked} origins of {series} series\n\n")
     _put("| method | WAPE, mean | median | time below the load | without | cost |\n|---|---|---|---|---|---|\n")
     _put("".join(f"{row}\n" for row in found.rows()))
+
+
+def _print_coverage(title: str, places: Sequence[list[Origin]]) -> None:
+    """For what share of the time the load stayed below the upper forecast, and how far it lay above the load."""
+    covered, above, load = [], 0.0, 0.0
+    for of_series in places:
+        shares = []
+        for origin in of_series:
+            found, seen = fitted(origin, coverage=_COVERAGE), np.isfinite(origin.came)
+            if found is not None:
+                over = np.array(found.upper.profile)[seen] - origin.came[seen]
+                shares.append(float((over >= 0.0).mean()))
+                above += float(np.maximum(over, 0.0).sum())
+                load += float(np.abs(origin.came[seen]).sum())
+        if shares:
+            covered.append(np.mean(shares))
+    _put(f"\n{title}, upper forecast for a coverage of {_COVERAGE}: {np.mean(covered):.3f} in the mean over series, ")
+    _put(f"{np.quantile(covered, 0.1):.3f} in the worst tenth, {above / max(1e-9, load):.1%} above the load\n")
 
 
 def _print_calls(group: str, places: Sequence[list[Origin]]) -> None:

@@ -43,6 +43,7 @@ _UNTUNED = (
     ("datacenter-aggregates", "google2019_5min.parquet", "'google2019'", "timestamp_s", "cpu_util_percent", "true"),
     ("datacenter-aggregates", "azure2019_5min.parquet", "'azure2019'", "timestamp_s", "cpu_usage", "true"),
     ("google2019-borg", "usage.parquet", "container_id", "timestamp_s", "cpu_cores", "true"),
+    ("google2011-jobs", "usage.parquet", "container_id", "timestamp_s", "cpu_cores", "true"),
     ("bitbrains-rnd", "usage.parquet", "container_id", "timestamp_s", "cpu_cores", _BUSY),
 )
 """The same of loads that no rule of ours was chosen by: what is best on `GROUPS` may be so because it was chosen there."""

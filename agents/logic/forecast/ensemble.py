@@ -31,6 +31,10 @@ _FEWEST = 4
 """Fewer past forecasts say nothing about the next one."""
 _ENOUGH = 8
 """With fewer past forecasts that know two days of history, try those that know one day, too."""
+_FEW_TRIALS = 4.0
+"""The wanted coverage comes closer to one by this part of what lacks, over the number of trials: values of a trial go together."""
+_QUIET, _QUIET_FOR, _LONGEST = 0.05, 3600, 1.5
+"""A load has ended if it is below this share of its mean for so many seconds, and so many times longer than it ever was."""
 _SEEN = 0.5
 """A past forecast does not count as a trial if fewer than this share of its bins saw a sample."""
 
@@ -91,7 +95,11 @@ class _Trials:
 
     def errors(self, forecasts: Floats) -> Floats:
         """The absolute error of each of the forecasts, each origin's by its weight: what candidates are compared by."""
-        return np.asarray(np.einsum("col,ol,o->c", np.abs(forecasts - self.actual), self.seen, self.weights))
+        return np.asarray(self.errors_by_origin(forecasts).sum(axis=1))
+
+    def errors_by_origin(self, forecasts: Floats) -> Floats:
+        """The same at each origin: forecasts x origins."""
+        return np.asarray(np.einsum("col,ol,o->co", np.abs(forecasts - self.actual), self.seen, self.weights))
 
     def share_off(self, forecast: Floats) -> float:
         """One forecast's absolute error over the load, or over the number of values if there was no load."""
@@ -125,6 +133,8 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleFor
         return NoForecast(NoForecastReason.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
     if period_detection.constant(series.values):
         return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
+    if _has_ended(series):
+        return NoForecast(NoForecastReason.ENDED, "the load has been next to nothing for longer than ever before")
     other = _other_period(series, int(origins.min()))
     trials = _tried(series, seen, origins, other, settings)
     if trials is None:
@@ -196,6 +206,24 @@ class _Choice:
     error: float
 
 
+def _unseen(trials: _Trials, among: NDArray[np.int64], most: int) -> Floats:
+    """What each origin would have been forecast by the best candidates of all other origins: origins x horizon.
+
+    Trials of candidates that were chosen by these same trials look better than the next forecast will be.
+    """
+    values = trials.candidates.values[among]
+    off = trials.errors_by_origin(values)
+    others = off.sum(axis=1, keepdims=True) - off
+    best = np.argsort(others, axis=0, kind="stable")[:most]
+    past = np.empty_like(trials.actual)
+    for origin, members in enumerate(best.T):
+        several = values[members].mean(axis=0)
+        together = np.delete(trials.errors_by_origin(several[None])[0], origin).sum()
+        alone = others[members[0], origin]
+        past[origin] = several[origin] if together < alone else values[members[0], origin]
+    return past
+
+
 def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) -> _Choice:
     """The best candidate, or the mean of the best few if that was closer."""
     best = among[np.argsort(errors[among], kind="stable")[:most]]
@@ -212,10 +240,11 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     periods = np.array(trials.candidates.periods)
     spike = _ends_with_spike(series)
     usable = np.arange(len(errors) - spike)  # the last candidate is the last value
-    choice = _best(trials, errors, usable[periods[usable] == 0], settings.members)
+    among = usable[periods[usable] == 0]
+    choice = _best(trials, errors, among, settings.members)
     periodic = _best(trials, errors, usable, settings.members)
     if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error and trials.is_mostly_closer(periodic.past, choice.past):
-        choice = periodic
+        choice, among = periodic, usable
     last_value = trials.candidates.values[-1]
     accuracy = ForecastAccuracy(trials.share_off(choice.past), trials.share_off(last_value), len(trials.actual))
     gain = -settings.gain if spike else settings.gain
@@ -226,7 +255,9 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     names = tuple(trials.candidates.names[member] for member in choice.members)
     ahead = _candidates(series, now, other)
     values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
-    scale, share = _margin(trials, choice.past, _scales(choice.past, series, trials.ahead), settings.coverage)
+    past = _unseen(trials, among, settings.members)
+    level = settings.coverage + (1.0 - settings.coverage) * min(1.0, _FEW_TRIALS / len(past))
+    scale, share = _margin(trials, past, _scales(past, series, trials.ahead), level)
     start = series.start + len(series.values) * series.step
     upper = values + share * _scales(values[None], series, now)[scale][0]
     if not np.isfinite(upper).all():
@@ -242,6 +273,14 @@ def _ends_with_spike(series: LoadSeries) -> bool:
     *day, last = series.values[-1 - DAY // series.step :].tolist()
     off = np.abs(np.array(day) - np.median(day))
     return bool(abs(last - float(np.median(day))) > _SPIKE * float(off.mean()))
+
+
+def _has_ended(series: LoadSeries) -> bool:
+    """Whether the load is next to nothing for longer than any pause before: what earlier days had tells nothing then."""
+    busy = np.flatnonzero(np.abs(series.values) > _QUIET * float(np.abs(series.values).mean()))
+    now = len(series.values) - 1 - int(busy[-1])
+    pauses = np.diff(busy, prepend=-1) - 1
+    return now * series.step >= _QUIET_FOR and now > _LONGEST * int(pauses.max())
 
 
 def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tuple[Floats, ...]:

@@ -28,6 +28,7 @@ class NoForecastReason(StrEnum):
     OTHER_PERIOD = "neither a day nor a week"
     NOT_FINITE = "not finite"
     NOT_BETTER = "no better than the last value"
+    ENDED = "ended"
     BAD_SETTINGS = "bad settings"
 
 

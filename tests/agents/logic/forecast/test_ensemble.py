@@ -73,6 +73,27 @@ def test_the_upper_forecast_covers_what_is_asked_for() -> None:
     assert 0.82 <= np.mean(covered) <= 0.98
 
 
+def test_the_upper_forecast_covers_also_what_was_tried_seldom_and_far_ahead() -> None:
+    """Five days give 12 trials of half a day, and values that go slowly back to their mean make whole trials high or low.
+
+    A margin that the trials of the chosen candidates would have needed themselves covers 0.86 of the time here.
+    """
+    covered = []
+    for seed in range(120):
+        chance, at = np.random.default_rng(seed), times(5.5, step=900)
+        values = np.empty(len(at))
+        values[0] = 0.0
+        for place, change in enumerate(chance.normal(0, 1, len(at) - 1), 1):
+            values[place] = 0.94 * values[place - 1] + change
+        values += 30
+        known = at < MONDAY + 5 * DAY
+        found = ensemble.fit(at[known], values[known], EnsembleSettings(step=900, horizon=12 * 3600, recent=1800, coverage=0.9))
+        if isinstance(found, EnsembleForecast):
+            covered.append(np.mean(values[~known] <= np.array(found.upper.profile)[: (~known).sum()]))
+    assert len(covered) > 50
+    assert 0.88 <= np.mean(covered) <= 0.95
+
+
 def test_the_stated_error_is_near_the_one_that_comes() -> None:
     at = times(16)
     values = 10 + 4 * cycle(at) + np.random.default_rng(6).normal(0, 1, len(at))
@@ -109,6 +130,17 @@ def _jobs(at: Any, days: Any) -> Any:
     values = 5 + 0.3 * np.random.default_rng(1).standard_normal(len(at))
     hour, day = (at - MONDAY) % DAY // 3600, (at - MONDAY) // DAY
     return values + 900.0 * (np.isin(day, days) & (hour >= 10) & (hour < 16))
+
+
+def test_a_job_that_has_ended_is_not_forecast_to_return() -> None:
+    at = times(10)
+    hour = (at - MONDAY) // 3600 % 24
+    values = np.where((hour >= 8) & (hour < 20), 40.0, 0.5)
+    night, ended = at < MONDAY + 9 * DAY + 7 * 3600, np.where(at >= MONDAY + 9 * DAY, 0.5, values)
+    assert max(fitted(at[night], values[night], horizon=6 * 3600).forecast.profile) > 30
+    found = ensemble.fit(at, ended, EnsembleSettings(horizon=12 * 3600))
+    assert isinstance(found, NoForecast)
+    assert found.cause is NoForecastReason.ENDED
 
 
 def test_a_job_that_came_twice_is_no_period_and_one_of_every_day_is() -> None:
