@@ -32,7 +32,7 @@ _FEWEST = 4
 _ENOUGH = 8
 """With fewer past forecasts that know two days of history, try those that know one day, too."""
 _FEW_TRIALS = 4.0
-"""The wanted coverage comes closer to one by this part of what lacks, over the number of trials: values of a trial go together."""
+"""The wanted coverage comes closer to one by this part of what lacks, over the number of trials: a trial's values go together."""
 _QUIET, _QUIET_FOR, _LONGEST = 0.05, 3600, 1.5
 """A load has ended if it is below this share of its mean for so many seconds, and so many times longer than it ever was."""
 _SEEN = 0.5
@@ -131,15 +131,27 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleFor
     if len(origins) < _FEWEST:
         days = len(series.values) * settings.step / DAY
         return NoForecast(NoForecastReason.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
-    if period_detection.constant(series.values):
-        return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
-    if _has_ended(series):
-        return NoForecast(NoForecastReason.ENDED, "the load has been next to nothing for longer than ever before")
+    if (hopeless := _hopeless(series)) is not None:
+        return hopeless
     other = _other_period(series, int(origins.min()))
     trials = _tried(series, seen, origins, other, settings)
     if trials is None:
         return NoForecast(NoForecastReason.SHORT_HISTORY, "the last days have too few samples to try a forecast on them")
     return _chosen(series, trials, other, settings)
+
+
+def _hopeless(series: LoadSeries) -> NoForecast | None:
+    """Why the values say nothing of those to come: all are alike, or the load has ended."""
+    values = series.values
+    if period_detection.constant(values):
+        return NoForecast(NoForecastReason.CONSTANT, f"all {len(values)} values are {values[0]:g}")
+    busy = np.flatnonzero(np.abs(values) > _QUIET * float(np.abs(values).mean()))
+    quiet, longest = len(values) - 1 - int(busy[-1]), int((np.diff(busy, prepend=-1) - 1).max())
+    if quiet * series.step < _QUIET_FOR or quiet <= _LONGEST * longest:
+        return None
+    hours, before = (bins * series.step / 3600 for bins in (quiet, longest))
+    text = f"the load has been next to nothing for {hours:.1f} h, and never for more than {before:.1f} h before"
+    return NoForecast(NoForecastReason.ENDED, text)
 
 
 def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> ForecastWindow:
@@ -273,14 +285,6 @@ def _ends_with_spike(series: LoadSeries) -> bool:
     *day, last = series.values[-1 - DAY // series.step :].tolist()
     off = np.abs(np.array(day) - np.median(day))
     return bool(abs(last - float(np.median(day))) > _SPIKE * float(off.mean()))
-
-
-def _has_ended(series: LoadSeries) -> bool:
-    """Whether the load is next to nothing for longer than any pause before: what earlier days had tells nothing then."""
-    busy = np.flatnonzero(np.abs(series.values) > _QUIET * float(np.abs(series.values).mean()))
-    now = len(series.values) - 1 - int(busy[-1])
-    pauses = np.diff(busy, prepend=-1) - 1
-    return now * series.step >= _QUIET_FOR and now > _LONGEST * int(pauses.max())
 
 
 def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tuple[Floats, ...]:
