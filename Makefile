@@ -67,10 +67,11 @@ test-controlplane: setup ## the tests on a real Kubernetes control plane (built 
 	$(BIN)/python tests/controlplane/build.py helm
 	$(REAL) tests/controlplane -n 3 --dist loadfile
 
-docs: setup ## writes what follows from settings and commands: docs/cli.md, docs/migration, the chart's schema
+docs: setup ## writes what follows from settings and commands: docs/cli.md, docs/migration, the chart's schema and rights
 	$(BIN)/python -m agents.cli.generate_manual > build.cli.md && mv build.cli.md docs/cli.md
 	$(BIN)/python -m tests.support.migration_pages
 	$(BIN)/python -m tests.support.chart_settings
+	$(BIN)/python -m tests.support.chart_rights
 
 demo: $(DEMO) ## a simulated day in about two minutes, on real Kafka
 	$(BIN)/ullage demo

@@ -1,5 +1,6 @@
-"""`ullage topics`: compare the topics with their desired state, correct them, and document them."""
+"""`ullage topics`: compare the topics with their desired state, correct them, document them, and say who may use them."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -38,6 +39,21 @@ def apply(
     from agents.commands.change import topics
 
     topics.apply(given(common).settings(), force=force)
+
+
+@app.command
+def users(
+    file: Annotated[Path, Parameter(help="The users (JSON), as the Helm chart writes them.")],
+    *,
+    beginning: Annotated[
+        str, Parameter(help="Users whose names begin so, and whom the file does not name, lose login and rights.")
+    ] = "",
+    common: CommonOptions | None = None,
+) -> None:
+    """Let users sign in at Kafka by SCRAM-SHA-512, each with exactly the rights that a file says: docs/security.md."""
+    from agents.commands.change import kafka_users
+
+    kafka_users.run(given(common).settings(), file, beginning=beginning)
 
 
 @app.command

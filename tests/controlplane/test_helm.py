@@ -113,6 +113,7 @@ TOPICS, RULES = ["topics", "apply"], ["settings", "apply"]
         ({"mode": "apply"}, [TOPICS, RULES]),
         ({"mode": "plan", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES, ["mode", "plan"]]),
         ({"mode": "apply", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES]),
+        ({"mode": "plan", "kafka.kind": "single", "kafka.brokers": ""}, [TOPICS, ["topics", "users"], RULES, ["mode", "plan"]]),
     ],
 )
 def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps: list[list[str]], helm: Path) -> None:

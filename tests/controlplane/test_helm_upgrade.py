@@ -48,10 +48,11 @@ def release(helm: Path, plane: Plane, world: World, tmp_path: Path) -> Iterator[
 
 @pytest.mark.timeout(300)
 def test_an_upgrade_keeps_the_passwords_and_certificates_of_the_charts_kafka(release: Release) -> None:
-    names = ("ullage-kafka", "ullage-kafka-broker")
+    names = ("ullage-kafka", "ullage-kafka-broker", "ullage-kafka-worker", "ullage-kafka-commands")
     release.helm("install", "ullage", str(CHART), "--set-string", "clusterName=prod,kafka.kind=single")
     installed = {name: release.secret(name) for name in names}
     assert {"username", "password", "ca.crt"} <= installed["ullage-kafka"].keys()
+    assert len({secret["password"] for secret in installed.values()}) == len(names), "nobody has another's password"
     release.helm("upgrade", "ullage", str(CHART), "--reuse-values", "--set-string", "mode=shadow")
     assert {name: release.secret(name) for name in names} == installed
     release.helm("rollback", "ullage", "1")
@@ -63,7 +64,7 @@ def test_an_upgrade_keeps_the_passwords_and_certificates_of_the_charts_kafka(rel
 
 @pytest.mark.timeout(300)
 def test_a_second_installation_takes_over_the_passwords_that_the_volume_of_the_charts_kafka_knows(release: Release) -> None:
-    names = ("ullage-kafka", "ullage-kafka-broker")
+    names = ("ullage-kafka", "ullage-kafka-broker", "ullage-kafka-worker", "ullage-kafka-commands")
     install = ("install", "ullage", str(CHART), "--set-string", "clusterName=prod,kafka.kind=single")
     release.helm(*install, "--set-string", "commonAnnotations.owner=platform")
     installed = {name: release.secret(name) for name in names}

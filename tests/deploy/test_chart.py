@@ -11,7 +11,7 @@ import yaml
 from agents.cli.program import app
 from agents.commands.change import topics_file
 from streams.broker import jar_lock
-from tests.support import chart_settings
+from tests.support import chart_rights, chart_settings
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/ullage"
@@ -23,6 +23,10 @@ def test_the_topics_of_the_chart_are_those_of_the_program() -> None:
     assert written.rstrip() == topics_file.text(), (
         "write it anew: python -m agents.commands.change.topics_file > $CHART/files/topics.json"
     )
+
+
+def test_the_users_of_the_chart_have_the_rights_of_the_page_on_security() -> None:
+    assert chart_rights.FILE.read_text(encoding="utf-8") == chart_rights.text(), "make docs"
 
 
 def test_every_file_of_rights_is_a_component_of_the_chart() -> None:

@@ -62,6 +62,7 @@ ONCE = {
     "source history": "asks Prometheus first",
     "source traces": "a clock of its own, in an empty log",
     "topics move": "refused while workers are at work, as they are here",
+    "topics users": "says what a Kafka without logins lacks, which this one is",
 }
 """Commands that are not asked here, and why."""
 

@@ -58,6 +58,7 @@ WITHOUT_AN_ANSWER = {
     *(
         "topics apply",
         "topics move",
+        "topics users",
         "settings apply",
         "policy set",
         "policy apply",

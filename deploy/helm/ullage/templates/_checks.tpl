@@ -57,7 +57,7 @@
 {{- if eq $kafka.kind "single" -}}
 {{- if $kafka.brokers -}}{{- fail "kafka.kind single starts a Kafka of its own: leave kafka.brokers empty, or say kafka.kind=existing" -}}{{- end -}}
 {{- if gt (int $kafka.replication) 1 -}}{{- fail "kafka.kind single is one node, which keeps one copy: leave kafka.replication at -1" -}}{{- end -}}
-{{- if or (ne $security.protocol "PLAINTEXT") $security.secret -}}{{- fail "kafka.kind single has a login that is made with it: leave kafka.security out" -}}{{- end -}}
+{{- if or (ne $security.protocol "PLAINTEXT") $security.secret $security.secrets -}}{{- fail "kafka.kind single has a login that is made with it: leave kafka.security out" -}}{{- end -}}
 {{- end -}}
 {{- if and (eq $security.mechanism "AWS_MSK_IAM") (or (not $security.region) (ne $security.protocol "SASL_SSL")) -}}
 {{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}
@@ -68,8 +68,16 @@
 {{- if and $sasl (not $security.mechanism) -}}
 {{- fail (printf "kafka.security.protocol %s needs kafka.security.mechanism" $security.protocol) -}}
 {{- end -}}
-{{- if and $sasl (eq $kafka.kind "existing") (ne $security.mechanism "AWS_MSK_IAM") (not $security.secret) -}}
-{{- fail "kafka.security.protocol SASL_SSL and SASL_PLAINTEXT need kafka.security.secret: a Secret with username and password" -}}
+{{- $names := list "setup" "commands" -}}
+{{- range include "ullage.components" . | fromJsonArray -}}{{- $names = append $names .name -}}{{- end -}}
+{{- $known := list "setup" "commands" "clock" "worker" "source-kube" "source-usage" "source-load" "source-asg" "consumer-status" "consumer-resizer" "consumer-evictor" "consumer-asg" "consumer-autoscalers" "metrics-api" "webhook" -}}
+{{- range $name, $_ := $security.secrets -}}
+{{- if not (has $name $known) -}}{{- fail (printf "kafka.security.secrets: '%s' is none of %s" $name (join ", " $known)) -}}{{- end -}}
+{{- end -}}
+{{- range $name := $names -}}
+{{- if and $sasl (eq $kafka.kind "existing") (ne $security.mechanism "AWS_MSK_IAM") (not $security.secret) (not (get ($security.secrets | default dict) $name)) -}}
+{{- fail (printf "kafka.security.protocol SASL_SSL and SASL_PLAINTEXT need kafka.security.secret, a Secret with username and password, or one for '%s' in kafka.security.secrets" $name) -}}
+{{- end -}}
 {{- end -}}
 {{- if eq $kafka.kind "strimzi" -}}
 {{- $cluster := required "kafka.strimzi.cluster is needed: the name of the Kafka object" $kafka.strimzi.cluster -}}
@@ -83,8 +91,8 @@
 {{- fail "settings.worker.name: the KafkaTopic and KafkaUser objects are made for workers called ullage" -}}
 {{- end -}}
 {{- $there := $kafka.strimzi.namespace | default .Release.Namespace -}}
-{{- if and (ne $there .Release.Namespace) (not $security.secret) -}}
-{{- fail (printf "Strimzi keeps the Secrets of KafkaUser ullage and of its authority in namespace %s: copy them into one with username and password, or user.crt and user.key, and ca.crt, and name it in kafka.security.secret" $there) -}}
+{{- if and (ne $there .Release.Namespace) (not $security.secret) (not $security.secrets) -}}
+{{- fail (printf "Strimzi keeps the Secrets of its KafkaUsers and of its authority in namespace %s: copy them into ones with username and password, or user.crt and user.key, and ca.crt, and name them in kafka.security.secrets, or one for all in kafka.security.secret" $there) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

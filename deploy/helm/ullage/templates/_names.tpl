@@ -47,13 +47,45 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- end -}}
 {{- end }}
 
-{{/* How processes sign in at Kafka. The Kafka of the chart asks for a login, and its Secret is made with it. */}}
+{{/* How processes sign in at Kafka. */}}
 {{- define "ullage.security" -}}
 {{- if eq .Values.kafka.kind "single" -}}
-{{- dict "protocol" "SASL_SSL" "mechanism" "SCRAM-SHA-512" "region" "" "secret" "ullage-kafka" | toJson -}}
+{{- dict "protocol" "SASL_SSL" "mechanism" "SCRAM-SHA-512" "region" "" | toJson -}}
 {{- else -}}
 {{- .Values.kafka.security | toJson -}}
 {{- end -}}
+{{- end }}
+
+{{/* Whether each process has a user of its own at Kafka, with the rights of docs/security.md, and so has a pod for people's commands. */}}
+{{- define "ullage.ownUsers" -}}
+{{- if or (eq .Values.kafka.kind "single") (include "ullage.strimziSecrets" .) .Values.kafka.security.secrets }}yes{{ end -}}
+{{- end }}
+
+{{/* The Secret by which a process signs in; empty where Kafka asks for none. Called with root and the name of its component, `setup`
+for the Job and `commands` for people. The Job makes topics and users at the chart's own Kafka, and so may do everything there. */}}
+{{- define "ullage.kafkaSecret" -}}
+{{- $name := index . 1 -}}
+{{- with index . 0 -}}
+{{- if eq .Values.kafka.kind "single" -}}
+{{ ternary "ullage-kafka" (printf "ullage-kafka-%s" $name) (eq $name "setup") }}
+{{- else if include "ullage.strimziSecrets" . -}}
+ullage-kafka-{{ ternary "commands" $name (eq $name "setup") }}
+{{- else -}}
+{{ get (.Values.kafka.security.secrets | default dict) $name | default .Values.kafka.security.secret }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The users of processes at Kafka, by name: rights as `ullage topics users` reads them, of the rows of docs/security.md. */}}
+{{- define "ullage.kafkaUsers" -}}
+{{- $rights := .Files.Get "files/rights.json" | replace "{prefix}" .Values.kafka.topicPrefix | replace "{name}" (dig "worker" "name" "ullage" .Values.settings) | fromJson -}}
+{{- $users := dict -}}
+{{- range append (include "ullage.components" . | fromJsonArray) (dict "name" "commands" "kafka" (list "operator" "reader")) -}}
+{{- $own := list -}}
+{{- range .kafka -}}{{- $own = concat $own (get $rights .) -}}{{- end -}}
+{{- $_ := set $users (printf "ullage-kafka-%s" .name) $own -}}
+{{- end -}}
+{{- $users | toJson -}}
 {{- end }}
 
 {{/* The components that run in this mode, by layout. large: a Deployment for each part. small: one for the worker and all that watches
@@ -68,6 +100,7 @@ and acts, and one for what answers the API server, which must be there while the
 {{- range $part := $parts -}}
 {{- $one := ternary $serve $work (hasKey $part "many" | and (hasKey $part "port")) -}}
 {{- $_ := set $one "args" (append $one.args (join "-" $part.args)) -}}
+{{- $_ := set $one "kafka" (concat ($one.kafka | default list) $part.kafka) -}}
 {{- $_ := set $one "values" (include "ullage.together" (list $one.values ($part.values | default dict)) | fromJson) -}}
 {{- if hasKey $part "port" -}}{{- $_ := set $one "ports" (append ($one.ports | default list) (dict "name" $part.portName "port" $part.port)) -}}{{- end -}}
 {{- end -}}
@@ -96,37 +129,37 @@ and acts, and one for what answers the API server, which must be there while the
 {{- if hasKey .Values.worker "replicas" }}{{ .Values.worker.replicas }}{{ else }}{{ ternary 2 1 (eq .Values.layout "large") }}{{ end -}}
 {{- end }}
 
-{{/* The parts that run in this mode: name, account, command, values, and what is peculiar to it. */}}
+{{/* The parts that run in this mode: name, account, command, values, their rows of docs/security.md (kafka), and what is peculiar to them. */}}
 {{- define "ullage.parts" -}}
 {{- $v := .Values -}}
 {{- $acts := eq $v.mode "apply" -}}
 {{- $writes := ne $v.mode "watch" -}}
 {{- $list := list
-  (dict "name" "clock" "account" "ullage-agents" "args" (list "source" "clock") "values" $v.clock)
-  (dict "name" "worker" "account" "ullage-agents" "args" (list "worker") "values" $v.worker "many" true)
-  (dict "name" "source-kube" "account" "ullage-source-kube" "args" (list "source" "kube") "values" $v.sourceKube "api" true)
-  (merge (dict "name" "source-usage" "account" "ullage-source-usage" "args" (list "source" "usage") "values" $v.sourceUsage "api" true)
+  (dict "name" "clock" "kafka" (list "clock") "account" "ullage-agents" "args" (list "source" "clock") "values" $v.clock)
+  (dict "name" "worker" "kafka" (list "worker") "account" "ullage-agents" "args" (list "worker") "values" $v.worker "many" true)
+  (dict "name" "source-kube" "kafka" (concat (list "kube") (ternary (list "mirror") list (dig "cluster" "control" false $v.settings)) (ternary (list "policies") list (dig "cluster" "policies" false $v.settings))) "account" "ullage-source-kube" "args" (list "source" "kube") "values" $v.sourceKube "api" true)
+  (merge (dict "name" "source-usage" "kafka" (list "usage") "account" "ullage-source-usage" "args" (list "source" "usage") "values" $v.sourceUsage "api" true)
     (ternary (dict "port" 9365 "portName" "usage") dict (eq $v.usage.reads "remote-write"))) -}}
 {{- if $writes -}}
-{{- $list = append $list (dict "name" "consumer-status" "account" "ullage-consumer-status" "args" (list "consumer" "status") "values" $v.statusConsumer "api" true) -}}
+{{- $list = append $list (dict "name" "consumer-status" "kafka" (list "status") "account" "ullage-consumer-status" "args" (list "consumer" "status") "values" $v.statusConsumer "api" true) -}}
 {{- end -}}
 {{- if $acts -}}
-{{- $list = append $list (dict "name" "consumer-resizer" "account" "ullage-consumer-resizer" "args" (list "consumer" "resizer") "values" $v.resizer "api" true) -}}
-{{- $list = append $list (dict "name" "consumer-evictor" "account" "ullage-consumer-evictor" "args" (list "consumer" "evictor") "values" $v.evictor "api" true) -}}
-{{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000 "portName" "https") -}}
+{{- $list = append $list (dict "name" "consumer-resizer" "kafka" (list "resizer") "account" "ullage-consumer-resizer" "args" (list "consumer" "resizer") "values" $v.resizer "api" true) -}}
+{{- $list = append $list (dict "name" "consumer-evictor" "kafka" (list "evictor") "account" "ullage-consumer-evictor" "args" (list "consumer" "evictor") "values" $v.evictor "api" true) -}}
+{{- $list = append $list (dict "name" "webhook" "kafka" (list "webhook") "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000 "portName" "https") -}}
 {{- end -}}
 {{- if $v.nodeScaling.enabled -}}
-{{- $list = append $list (dict "name" "source-asg" "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "api" true "aws" true) -}}
+{{- $list = append $list (dict "name" "source-asg" "kafka" (list "asg") "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "api" true "aws" true) -}}
 {{- if $acts -}}
-{{- $list = append $list (dict "name" "consumer-asg" "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
+{{- $list = append $list (dict "name" "consumer-asg" "kafka" (list "nodes") "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
 {{- end -}}
 {{- end -}}
 {{- if $v.replicaScaling.enabled -}}
-{{- $list = append $list (dict "name" "source-load" "account" "ullage-agents" "args" (list "source" "load") "values" $v.sourceLoad) -}}
+{{- $list = append $list (dict "name" "source-load" "kafka" (list "load") "account" "ullage-agents" "args" (list "source" "load") "values" $v.sourceLoad) -}}
 {{- end -}}
 {{- if and $v.replicaScaling.enabled $acts -}}
-{{- $list = append $list (dict "name" "consumer-autoscalers" "account" "ullage-consumer-autoscalers" "args" (list "consumer" "autoscalers") "values" $v.autoscalersConsumer "api" true) -}}
-{{- $list = append $list (dict "name" "metrics-api" "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443 "portName" "metrics-api") -}}
+{{- $list = append $list (dict "name" "consumer-autoscalers" "kafka" (list "autoscalers") "account" "ullage-consumer-autoscalers" "args" (list "consumer" "autoscalers") "values" $v.autoscalersConsumer "api" true) -}}
+{{- $list = append $list (dict "name" "metrics-api" "kafka" (list "metrics") "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443 "portName" "metrics-api") -}}
 {{- end -}}
 {{- $list | toJson -}}
 {{- end }}
@@ -236,39 +269,43 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 {{- with mergeOverwrite (deepCopy $all.Values.commonAnnotations) $all.Values.podAnnotations ((index . 1).podAnnotations | default dict) }}{{ toYaml . }}{{ end }}
 {{- end }}
 
-{{/* Whether the Secrets are those that Strimzi makes: of our KafkaUser, and of its cluster's authority. */}}
+{{/* Whether the Secrets are those that Strimzi makes: of our KafkaUsers, and of its cluster's authority. */}}
 {{- define "ullage.strimziSecrets" -}}
-{{- if and (eq .Values.kafka.kind "strimzi") (not .Values.kafka.security.secret) }}yes{{ end -}}
+{{- if and (eq .Values.kafka.kind "strimzi") (not .Values.kafka.security.secret) (not .Values.kafka.security.secrets) }}yes{{ end -}}
 {{- end }}
 
-{{/* Environment by which secrets of Kafka reach the settings. */}}
+{{/* Environment by which secrets of Kafka reach the settings: called with root and the name of the component. */}}
 {{- define "ullage.environment" -}}
+{{- $secret := include "ullage.kafkaSecret" . }}
+{{- with index . 0 }}
 {{- $security := include "ullage.security" . | fromJson }}
 {{- $tls := has $security.protocol (list "SSL" "SASL_SSL") }}
-{{- $strimzi := include "ullage.strimziSecrets" . }}
-{{- if and $strimzi (ne $security.protocol "SSL") }}
-- {name: ULLAGE_LOG__SECURITY__USERNAME, value: ullage}
-- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: ullage, key: password}}}
+{{- if include "ullage.strimziSecrets" . }}
+{{- if ne $security.protocol "SSL" }}
+- {name: ULLAGE_LOG__SECURITY__USERNAME, value: {{ $secret }}}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: password}}}
 {{- end }}
-{{- with $security.secret }}
-- {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ . }}, key: username, optional: true}}}
-- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ . }}, key: password, optional: true}}}
+{{- else if $secret }}
+- {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: username, optional: true}}}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: password, optional: true}}}
 {{- end }}
-{{- if and $tls (or $strimzi $security.secret) }}
+{{- if and $tls $secret }}
 - {name: ULLAGE_LOG__SECURITY__FOLDER, value: /etc/ullage/kafka}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+{{- end }}
 
-{{/* Mounts and volumes: called with root and the component's values. */}}
+{{/* Mounts and volumes: called with root, the component's values, and its name. */}}
 {{- define "ullage.mounts" -}}
 {{- $own := index . 1 -}}
+{{- $secret := include "ullage.kafkaSecret" (list (index . 0) (index . 2)) -}}
 {{- with index . 0 -}}
 - {name: settings, mountPath: /etc/ullage/settings, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- if or (include "ullage.security" . | fromJson).secret (include "ullage.strimziSecrets" .) }}
+{{- if $secret }}
 - {name: kafka, mountPath: /etc/ullage/kafka, readOnly: true}
 {{- end }}
 {{- with concat .Values.extraVolumeMounts ($own.extraVolumeMounts | default list) }}
@@ -279,20 +316,20 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 
 {{- define "ullage.volumes" -}}
 {{- $own := index . 1 -}}
+{{- $secret := include "ullage.kafkaSecret" (list (index . 0) (index . 2)) -}}
 {{- with index . 0 -}}
 - {name: settings, configMap: {name: ullage-settings}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
-{{- with (include "ullage.security" . | fromJson).secret }}
-- {name: kafka, secret: {secretName: {{ . }}}}
-{{- end }}
 {{- if include "ullage.strimziSecrets" . }}
 - name: kafka
   projected:
     sources:
       - secret: {name: {{ .Values.kafka.strimzi.cluster }}-cluster-ca-cert, items: [{key: ca.crt, path: ca.crt}]}
       {{- if eq .Values.kafka.strimzi.authentication "tls" }}
-      - secret: {name: ullage, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
+      - secret: {name: {{ $secret }}, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
       {{- end }}
+{{- else if $secret }}
+- {name: kafka, secret: {secretName: {{ $secret }}}}
 {{- end }}
 {{- with concat .Values.extraVolumes ($own.extraVolumes | default list) }}
 {{ toYaml . }}
