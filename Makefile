@@ -80,7 +80,7 @@ sizing: setup ## writes the figures of docs/sizing.md from those of docs/lab/ben
 	$(BIN)/python -m tests.support.sizing_page
 
 figures: setup ## writes README's table and picture from the demo's day in memory
-	$(BIN)/python -m tests.support.front_figures
+	$(BIN)/python -m tests.support.readme_figures
 
 up: $(DEMO) ## broker, clock, workers and consumers until Ctrl-C
 	$(BIN)/ullage demo --forever

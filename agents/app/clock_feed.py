@@ -19,12 +19,12 @@ from agents.app.stage_host import StageHost
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.checkpoint_validation import ClockEvidence
 from agents.engine.leader_epochs import Epochs
-from streams import clock_log, held_reads
+from streams import clock_log, lost_record_check
 from streams.clock_log import ClockReader, PlaceInClock
 from streams.clock_rules import PARTITION, Counted, Tick
 from streams.errors import LogUnavailable
-from streams.held_reads import HeldReads
 from streams.log.kafka_log import KafkaLog
+from streams.lost_record_check import LostRecords
 from streams.topics import CLOCK
 
 WAIT = 0.5
@@ -70,10 +70,10 @@ class ClockFeed:
         found = None if there.record is None else (there.record.number, there.record.name)
         return ClockEvidence(there.begin, there.end, found)
 
-    async def held(self, read: Sequence[tuple[int, Epochs]]) -> HeldReads:
+    async def held(self, read: Sequence[tuple[int, Epochs]]) -> LostRecords:
         """Whether the logs still hold what was read of these partitions. Raises LogUnavailable."""
         async with self._busy:
-            return await asyncio.to_thread(held_reads.look, self._log, self._plan.topics, read)
+            return await asyncio.to_thread(lost_record_check.look, self._log, self._plan.topics, read)
 
     async def _require_held(self) -> None:
         """End the process if the logs no longer hold what tasks here have read: only a checkpoint from before can be trusted."""

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from agents.processes.process_telemetry import serving, shown
 from agents.processes.signals import Stop, pause, until_stopped
-from agents.run.present_part import PRESENT
+from agents.run.current_process_part import PRESENT
 from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyMonitor, HealthServer, logging_setup
 from agents.telemetry.process_parts import ProcessPart, ProcessParts

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Final
 
-from agents.run.present_part import PRESENT
+from agents.run.current_process_part import PRESENT
 
 AGAIN: Final = 0.05
 """Seconds until a signal is sent again that a finalizer swallowed: by then the finalizer has ended or is caught once more."""

@@ -17,7 +17,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from agents.run.present_part import PRESENT
+from agents.run.current_process_part import PRESENT
 from agents.telemetry.client_log_filter import ClientLogFilter
 from agents.terminal.terminal_escaping import visible, visible_line
 from streams.url_redaction import without_password

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Metric
 
-from agents.run.present_part import PRESENT, PresentPart
+from agents.run.current_process_part import PRESENT, PresentPart
 from agents.telemetry.dependency_health import DependencyMonitor
 
 Reasons = Callable[[], Sequence[str]]

@@ -20,11 +20,11 @@ from streams.log import log_ends
 from streams.log.log_ends import LogEnd
 from streams.log.log_port import Log
 from streams.log_range import has_topic
-from streams.sources import lost_ends
+from streams.sources import truncated_partition_filler
 from streams.sources.clock_skew import readable, refuse_skew
 from streams.sources.late_ticks import LateTicks
-from streams.sources.lost_ends import LostEnd, LostEndFiller
 from streams.sources.time_base import TimeBase
+from streams.sources.truncated_partition_filler import TruncatedPartition, TruncatedPartitionFiller
 from streams.topics import CLOCK, RULES, TOPICS, Topics
 
 ASKED_LAST = (frozenset({"policies", "control"}), frozenset({RULES}))
@@ -91,7 +91,7 @@ class TickWriter:
         self._names: tuple[str, ...] = ()
         self._epoch: int | None = None
         """In which epoch of its leader the clock's topic was read."""
-        self.lost: dict[tuple[str, int], LostEnd] = {}
+        self.lost: dict[tuple[str, int], TruncatedPartition] = {}
         """Partitions that ended before their ends in force when the last tick was written."""
 
     def newest(self) -> Tick | None:
@@ -118,7 +118,7 @@ class TickWriter:
             counted = self._counted_before(number)
             if counted is None:
                 return None
-        self.lost = lost_ends.among(ends, counted)
+        self.lost = truncated_partition_filler.among(ends, counted)
         made_up = None if late is None else late.due(number, ends, counted)
         if made_up is not None:
             number, ends = made_up.number, dict(made_up.ends)
@@ -176,7 +176,7 @@ class Clock:
         sleep: Callable[[float], object] = time.sleep,
         warn: Callable[[str], None] = discard,
         report_lost: Callable[[int], None] = lambda _count: None,
-        fill_most: int = lost_ends.MOST,
+        fill_most: int = truncated_partition_filler.MOST,
     ) -> None:
         """`warn` receives why the clock cannot tick, or what time waits for; `report_lost` how many partitions lost their end.
 
@@ -185,7 +185,7 @@ class Clock:
         self._log, self._topics, self._writer = log, topics, TickWriter(log, topics)
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
-        self._filler, self._report_lost = LostEndFiller(log, topics, warn, most=fill_most), report_lost
+        self._filler, self._report_lost = TruncatedPartitionFiller(log, topics, warn, most=fill_most), report_lost
         sooner = frozenset().union(*ASKED_LAST)
         self._late = LateTicks(log, topics, self._timing.period_ms, self._timing.base, sooner)
         self._makes_up = False

@@ -31,7 +31,7 @@ from streams.topics import Topics
 from tests.support import examples, ticks
 from tests.support.admission_scene import CLUSTER, NAMES, AdmissionScene
 from tests.support.consumer_scene import scene_at_two
-from tests.support.poison import EVENTS, Poison
+from tests.support.corrupt_events import EVENTS, Poison
 from tests.support.status_scene import StatusScene
 from tests.support.vpa_server import VpaServer
 

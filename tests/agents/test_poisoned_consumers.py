@@ -34,8 +34,8 @@ from tests.support import ehpa_manifests, examples, ticks
 from tests.support.asg_scene import CLUSTER, START, NodeScene, pod
 from tests.support.attested_plans import with_attestations
 from tests.support.aws_double import AwsDouble, aws, aws_server
+from tests.support.corrupt_events import EVENTS, Poison
 from tests.support.metrics_api_scene import MetricsApiScene
-from tests.support.poison import EVENTS, Poison
 from tests.support.scaled_world import DeadlyLog, KillSwitch, ScaledWorld
 
 __all__ = ["aws", "aws_server"]

@@ -20,19 +20,19 @@ from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.checkpoint_validation import ClockEvidence
 from agents.run.partition_task import Task
 from schemas.names import Place
-from streams import clock_log, clock_rules, held_reads
+from streams import clock_log, clock_rules, lost_record_check
 from streams.clock_log import ClockReader
 from streams.clock_rules import FILL, ClockRecord, Counted, Tick
 from streams.errors import LogUnavailable
-from streams.held_reads import HeldReads
 from streams.log.log_ends import LogEnd
 from streams.log.log_port import NewRecord, Positions, Record, TopicAndPartition
+from streams.lost_record_check import LostRecords
 from streams.sources import clock as clock_source
 from streams.sources import late_ticks
 from streams.sources.clock import TickWriter
 from streams.sources.late_ticks import LateTicks
-from streams.sources.lost_ends import PATIENCE_MS, LostEndFiller
 from streams.sources.time_base import TimeBase
+from streams.sources.truncated_partition_filler import PATIENCE_MS, TruncatedPartitionFiller
 from streams.topics import CLOCK, Topics
 from tests.support.lossy_log import LossyLog
 from tests.support.stepped_actors import SteppedActor
@@ -45,7 +45,7 @@ WIRE = {name: PAPERS.wire(name) for name in (*READS, CLOCK)}
 PLACES = [(WIRE[name], p) for name in READS for p in range(2)]
 AT_CLOCK = (WIRE[CLOCK], 0)
 PERIOD, STEPS, RUNS, TRIES = 5, 500, 12, 200
-look, objection = held_reads.look, checkpoint_validation.objection
+look, objection = lost_record_check.look, checkpoint_validation.objection
 """The questions as they are, whatever a test leaves out."""
 
 
@@ -118,7 +118,7 @@ class Rules:
     passes_holes: bool = True
     keeps: bool = True
     reads_law_to_end: bool = True
-    asks: Callable[..., HeldReads] = look
+    asks: Callable[..., LostRecords] = look
 
 
 class State:
@@ -197,7 +197,7 @@ def clock(world: World) -> Callable[[Callable[[], None]], None]:
         log: Any = ClocksLog(world, pause)
         writer = world.rules.writer(log, PAPERS, draw=lambda _n: f"{world.rng.getrandbits(64):x}")
         writer._names = (*READS, CLOCK)
-        filler = LostEndFiller(log, PAPERS, lambda _sentence: None)
+        filler = TruncatedPartitionFiller(log, PAPERS, lambda _sentence: None)
         wall = 0
         while True:
             pause()
@@ -258,7 +258,7 @@ class Working:
         inputs, begins = self.task.aligner.inputs, self.world.log.begins
         return self.reader.counted.next < begins[AT_CLOCK] or any(inputs[n].next < begins[WIRE[n], self.p] for n in READS)
 
-    def is_misled(self, asks: Callable[..., HeldReads]) -> bool:
+    def is_misled(self, asks: Callable[..., LostRecords]) -> bool:
         read = [(self.p, self.task.epochs.epochs()), (0, {CLOCK: self.reader.counted.epochs})]
         return bool(asks(self.world.log, PAPERS, read).gone)
 
@@ -494,8 +494,8 @@ class NeverReadsAnew(TickWriter):
         return ends | {(CLOCK, 0): LogEnd(ends[CLOCK, 0].offset, 0)}
 
 
-def asks_nothing(*_asked: object) -> HeldReads:
-    return HeldReads((), complete=True)
+def asks_nothing(*_asked: object) -> LostRecords:
+    return LostRecords((), complete=True)
 
 
 BROKEN: Mapping[str, tuple[bool, Rules]] = {

@@ -16,6 +16,8 @@ import numpy as np
 from agents.app import freed_memory
 from streams.broker import Broker, BrokerSettings
 from tests.bench import (
+    backtest_costs,
+    control_lookup,
     hostile_batches,
     hostile_nodes,
     hostile_tenant,
@@ -24,9 +26,7 @@ from tests.bench import (
     node_reaction,
     node_scaling,
     policy_costs,
-    present,
-    reading,
-    recorded,
+    reading_commands,
     replicas,
     updater_pass,
     vertical,
@@ -200,10 +200,10 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await site.close()
         if not profile and only is None:
             node_reaction.measure(partial(put, results), broker.bootstrap)
-            present.measure(partial(put, results), broker.bootstrap)
-            reading.measure(partial(put, results), broker.bootstrap)
-            reading.measure_demo(partial(put, results))
-            recorded.measure(partial(put, results))
+            control_lookup.measure(partial(put, results), broker.bootstrap)
+            reading_commands.measure(partial(put, results), broker.bootstrap)
+            reading_commands.measure_demo(partial(put, results))
+            backtest_costs.measure(partial(put, results))
             hostile_tenant.measure(partial(put, results))
             replicas.measure(partial(put, results))
             webhook.measure(partial(put, results), broker.bootstrap)

@@ -20,8 +20,8 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.sources.clock import Clock
 from tests.bench import measure
+from tests.bench.idle_costs import settle
 from tests.bench.measure import Site
-from tests.bench.resting import settle
 
 MINUTE_MS = 60_000
 LEVEL = 2.0

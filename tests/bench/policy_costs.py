@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.logic.adaptive import adaptive_policy
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import ADAPTIVE, VerticalSettings
-from tests.bench import recorded
+from tests.bench import backtest_costs
 from tests.bench.vertical import PutFigure, World
 from tests.support.commands import ROOT
 
@@ -89,16 +89,16 @@ def backtests(put: PutFigure) -> None:
     """A policy of fifteen lines, and `adaptive`, in a backtest."""
     with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
         trace, policy = Path(folder) / "usage.parquet", Path(folder) / "peak.py"
-        recorded.make(trace, *CONTAINER_DAYS)
+        backtest_costs.make(trace, *CONTAINER_DAYS)
         policy.write_text(FIFTEEN_LINES, encoding="utf-8")
-        plain = recorded.backtest(trace, "--jobs", "1").cpu
+        plain = backtest_costs.backtest(trace, "--jobs", "1").cpu
         policies = (
             ("a policy of 15 lines", str(policy)),
             ("the built-in rule as a policy", str(BUILT_IN_RULE)),
             (ADAPTIVE, ADAPTIVE),
         )
         for name, reference in policies:
-            taken = recorded.backtest(trace, "--jobs", "1", "--set", f"vertical.policy={reference}").cpu
+            taken = backtest_costs.backtest(trace, "--jobs", "1", "--set", f"vertical.policy={reference}").cpu
             put(f"backtest with {name}: CPU, to that of the built-in", taken / plain, "x", "<= 1.3")
 
 

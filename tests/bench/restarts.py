@@ -22,8 +22,8 @@ import numpy as np
 from agents.run.stage_topics import stage_names
 from streams.broker import Broker, BrokerSettings
 from tests.bench import measure
+from tests.bench.idle_costs import SCRAPE_SECONDS, settle
 from tests.bench.measure import TICK_MS, Site
-from tests.bench.resting import SCRAPE_SECONDS, settle
 from tests.torture.processes import Process
 
 LEVEL = 1.0

@@ -55,7 +55,7 @@ from streams.log_context import LogContext
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import Topics
-from tests.support import admitted, ticks
+from tests.support import admission_manifests, ticks
 from tests.support.review_server import ReplicaSets
 
 Put = Callable[[str, float, str, str], None]
@@ -174,9 +174,9 @@ def request(n: int) -> bytes:
     amounts = {"cpu": "100m", "memory": "128Mi"}
     owner = {"kind": "ReplicaSet", "name": f"app{n}-7f9c", "apiVersion": "apps/v1", "controller": True, "uid": "x" * 36}
     annotations = {f"example.com/annotation-{k}": "something of some length" for k in range(5)}
-    manifest = admitted.pod(
-        admitted.container("main", amounts, {"cpu": "200m", "memory": "256Mi"}),
-        admitted.container("sidecar", amounts),
+    manifest = admission_manifests.pod(
+        admission_manifests.container("main", amounts, {"cpu": "200m", "memory": "256Mi"}),
+        admission_manifests.container("sidecar", amounts),
         name=None,
         generateName=f"app{n}-7f9c-",
         namespace=f"ns{n % 100}",
@@ -187,7 +187,9 @@ def request(n: int) -> bytes:
     for container in manifest["spec"]["containers"]:
         container["env"] = [{"name": f"VARIABLE_{k}", "value": "a value"} for k in range(20)]
         container["volumeMounts"] = [{"name": f"v{k}", "mountPath": f"/var/run/{k}"} for k in range(3)]
-    body = json.dumps(admitted.review(manifest, uid=f"00000000-0000-0000-0000-{n:012}", namespace=f"ns{n % 100}")).encode()
+    body = json.dumps(
+        admission_manifests.review(manifest, uid=f"00000000-0000-0000-0000-{n:012}", namespace=f"ns{n % 100}")
+    ).encode()
     head = f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 
 _INTEGER, _TEXT = {"type": "integer", "minimum": 0}, {"type": "string"}

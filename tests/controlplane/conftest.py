@@ -10,8 +10,8 @@
 `plane.ask` (and world.ask) asks the server without our code: get, find, post, patch, delete; `Refused` has the code.
 `plane.metrics.serve(namespace, pod, {"app": {"cpu": "250m"}}, at=..., window="30s")` is what metrics.k8s.io then answers.
 `client`  is our KubernetesClient on it; `broker`, `prefix`, `topics_made` are those of tests/kafka, one Kafka beside it.
-`wait_for(condition, timeout=..., what=...)` from tests.controlplane.asking. A pod annotated with stages.RESIZE = "Deferred",
-"Infeasible" or "Slow" is resized so. Run: `make test-controlplane`; logs of a failed session stay in .run/controlplane.
+`wait_for(condition, timeout=..., what=...)` is of tests.controlplane.api_requests. A pod with stages.RESIZE = "Deferred",
+"Infeasible" or "Slow" (an annotation) is resized so. Run `make test-controlplane`; logs: .run/controlplane.
 """
 
 import os

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.asking import Asking
+from tests.controlplane.api_requests import Asking
 
 CRDS = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 CUSTOM = ("effectivehorizontalpodautoscalers", "substitutes", "timeseriespredictions")

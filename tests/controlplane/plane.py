@@ -20,7 +20,7 @@ import yaml
 from kubernetes import client as official
 
 from tests.controlplane import changes, crane_types, flags, metrics, pki, stages
-from tests.controlplane.asking import Asking, wait_for
+from tests.controlplane.api_requests import Asking, wait_for
 from tests.controlplane.changes import Change
 from tests.controlplane.flags import HOST, Place
 from tests.controlplane.program import PlaneError, Program

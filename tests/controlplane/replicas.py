@@ -41,7 +41,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.controlplane import crane_types
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
 from tests.controlplane.world import World

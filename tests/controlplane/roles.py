@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane.asking import Asking, Refused
+from tests.controlplane.api_requests import Asking, Refused
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 

@@ -25,7 +25,7 @@ from schemas.units import Bytes, Cores
 from streams.clients.kube.watched_objects import LimitRangeObject, ResourceQuotaObject
 from streams.sources.kube.publish import limit_range_policies, update_resources
 from tests.controlplane import generated_pods
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support import review_server

@@ -22,10 +22,10 @@ from streams.clients.kube.watched_objects import ResourceQuotaObject
 from streams.publishing import pod_facts
 from streams.sources.kube.publish import update_resources
 from tests.controlplane import generated_pods
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
-from tests.support.admitted import bounded_by
+from tests.support.admission_manifests import bounded_by
 
 CLUSTER = "real"
 PODS, EACH = 120, 6

@@ -22,7 +22,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.controlplane import stages
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.world import World
 from tests.support import ticks
 from tests.support.attested_plans import of_a_turn, with_attestations

@@ -13,10 +13,10 @@ import pytest
 
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from tests.controlplane import audit_judge
-from tests.controlplane.asking import wait_for
-from tests.controlplane.hooks import Hooks
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_successors import no_new_pods
+from tests.controlplane.webhook_replicas import Hooks
 from tests.controlplane.world import World
 
 OWNERS, GIVEN = {"cpu": "100m", "memory": "64Mi"}, {"cpu": "250m", "memory": "200Mi"}

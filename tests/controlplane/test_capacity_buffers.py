@@ -19,7 +19,7 @@ from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_world import NodeWorld
 from tests.controlplane import capacity_buffer_type
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World

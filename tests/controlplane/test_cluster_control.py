@@ -10,9 +10,9 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.cluster_control_client import PATH
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import WatchedScene, now
+from tests.controlplane.watched_namespace import WatchedScene, now
 from tests.controlplane.world import World
 
 NIGHT = {"begins": "0 1 * * *", "minutes": 120, "timeZone": "Europe/Berlin", "budget": 0.3, "reason": "night"}

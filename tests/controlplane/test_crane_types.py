@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane import crane_types
-from tests.controlplane.asking import Refused
+from tests.controlplane.api_requests import Refused
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 

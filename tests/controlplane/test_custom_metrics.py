@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controlplane import crane_types
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.replicas import HPAS, Replicas
 from tests.controlplane.world import World

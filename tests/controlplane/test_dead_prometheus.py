@@ -29,7 +29,7 @@ from streams.log_context import LogContext
 from streams.sources.load.load_query_results import LoadQueries
 from streams.sources.load.load_source import LoadSource
 from tests.controlplane import prometheus_package
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.replicas import CLUSTER, HPAS, Replicas
 from tests.controlplane.world import World

@@ -24,8 +24,8 @@ from streams.log_range import read_range
 from streams.topics import Topics
 from tests.controlplane import audit_judge, build
 from tests.controlplane.conftest import started
-from tests.controlplane.hooks import CONFIGURATION
 from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.webhook_replicas import CONFIGURATION
 from tests.controlplane.world import World
 from tests.support.commands import ROOT, Commands
 

@@ -24,7 +24,7 @@ from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World

@@ -29,7 +29,7 @@ from streams.sources.kube.watch_threads import WatchThreads
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageSource
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support import ticks

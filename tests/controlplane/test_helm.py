@@ -13,7 +13,7 @@ import yaml
 from agents.cli.program import app
 from agents.settings import loading
 from tests.controlplane import plain_manifests
-from tests.controlplane.asking import Refused
+from tests.controlplane.api_requests import Refused
 from tests.controlplane.chart_values import API_VERSIONS, CHART, CUSTOM, SCRAM, VALUES, asked, path_of, rendered
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World

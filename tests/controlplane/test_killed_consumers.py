@@ -26,7 +26,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS
 from tests.controlplane import audit_judge
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_acting import AFTER, CLUSTER, ActingScene, name_of
 from tests.controlplane.test_roles import EVICTOR, MIB, NAMES, RESIZER, Component

@@ -14,9 +14,9 @@ from schemas.policies.vpa import VpaRemoved
 from schemas.units import Cores
 from streams.clients.kube.cluster_client import KubernetesClient
 from tests.controlplane import stages
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import WatchedScene, gone, repeats, runs, uid_of
+from tests.controlplane.watched_namespace import WatchedScene, gone, repeats, runs, uid_of
 from tests.controlplane.world import World, make_nodes
 
 

@@ -18,7 +18,7 @@ from schemas.facts.sources import SourceReported
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
 

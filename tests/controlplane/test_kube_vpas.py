@@ -8,9 +8,9 @@ import pytest
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import VpaChanged
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import WatchedScene, runs, uid_of
+from tests.controlplane.watched_namespace import WatchedScene, runs, uid_of
 from tests.controlplane.world import World
 
 

@@ -27,7 +27,7 @@ from streams.consumers.nodes.node_world import NodeWorld
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support import ticks

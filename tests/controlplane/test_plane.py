@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.controlplane import flags
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.program import PlaneError, Program
 from tests.controlplane.world import World
@@ -56,7 +56,7 @@ def test_a_pod_that_no_node_can_hold_waits_for_a_larger_node(world: World) -> No
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from tests.controlplane.asking import Asking
+from tests.controlplane.api_requests import Asking
 from tests.controlplane.program import Program
 log, url, *command = sys.argv[1:]
 program = Program(command, Path(log), lambda: Asking(url, "", None).good("/health"))

@@ -22,7 +22,7 @@ import yaml
 from streams.broker import Broker, BrokerSettings
 from streams.topics import Topics
 from tests.controlplane import prometheus_package
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
 from tests.support.aws_double import AwsDouble, aws_server

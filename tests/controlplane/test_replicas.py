@@ -15,7 +15,7 @@ from schemas.policies.ehpa import ehpa_key
 from schemas.policies.vpa import TargetRef
 from schemas.well_known_labels import EHPA_UID
 from tests.controlplane import audit_judge, crane_types
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.replicas import CLUSTER, EHPAS, HPAS, SUBSTITUTES, TSPS, Replicas
 from tests.controlplane.world import World

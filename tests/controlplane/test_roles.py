@@ -32,7 +32,7 @@ from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import GiveUp
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import Asking, Refused, wait_for
+from tests.controlplane.api_requests import Asking, Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.roles import ROLES, Account
 from tests.controlplane.world import World

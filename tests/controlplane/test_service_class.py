@@ -5,7 +5,7 @@ from typing import Any
 
 from agents.logic.resources.service_class import service_class
 from streams.clients.kube.cluster_client import KubernetesClient
-from tests.controlplane.asking import Refused
+from tests.controlplane.api_requests import Refused
 from tests.controlplane.world import World
 
 PODS = 150

@@ -18,10 +18,10 @@ from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.consumers.pods.resizer import resizer
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_acting import CLUSTER, ActingScene
-from tests.controlplane.watched import WatchedScene, runs, uid_of
+from tests.controlplane.watched_namespace import WatchedScene, runs, uid_of
 from tests.controlplane.world import World
 from tests.support.cluster_events import MINUTE, turn
 

@@ -30,9 +30,9 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.log_context import LogContext
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import PARTITIONS, WatchedScene, uid_of
+from tests.controlplane.watched_namespace import PARTITIONS, WatchedScene, uid_of
 from tests.controlplane.world import World
 from tests.support import ticks
 

@@ -16,7 +16,7 @@ from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished
 from schemas.units import Bytes, Cores
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_roles import CLUSTER, KUBE, MIB, NAMES, RESIZER, Component
 from tests.controlplane.world import World

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.commands import ROOT

@@ -15,7 +15,7 @@ from streams.log_context import LogContext
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageSource
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.usage_scene import UsageScene, at

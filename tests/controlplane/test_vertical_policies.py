@@ -14,9 +14,9 @@ from streams.clients.kube.vertical_policy_client import PLURAL
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
-from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import PARTITIONS, WatchedScene
+from tests.controlplane.watched_namespace import PARTITIONS, WatchedScene
 from tests.controlplane.world import World
 
 CART = {"kind": "Deployment", "name": "cart"}

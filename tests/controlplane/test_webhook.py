@@ -23,9 +23,9 @@ from schemas.units import Cores
 from streams.serving import certificates
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
-from tests.controlplane.asking import wait_for
-from tests.controlplane.hooks import CONFIGURATION, Hooks
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
+from tests.controlplane.webhook_replicas import CONFIGURATION, Hooks
 from tests.controlplane.world import Refused, World
 
 ASKED = {"cpu": "100m", "memory": "64Mi"}

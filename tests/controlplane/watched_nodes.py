@@ -15,7 +15,7 @@ from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.attested_plans import with_attestations

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.controlplane.asking import Asking, Refused, wait_for
+from tests.controlplane.api_requests import Asking, Refused, wait_for
 
 _numbers = itertools.count(1)
 VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/{}/verticalpodautoscalers"

@@ -20,8 +20,8 @@ from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import NewRecord
 from streams.log.record_format import MOST_HEADERS
 from streams.topics import Topics
+from tests.support.corrupt_events import Poison
 from tests.support.hostile_site import Site
-from tests.support.poison import Poison
 from tests.support.raw_batches import PACKERS, batch, checked_lz4, produce, record, xerial
 
 RECORDS, AT_ONCE = 200_000, 10_000

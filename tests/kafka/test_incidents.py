@@ -11,13 +11,13 @@ from streams.log.file_log import FileLog
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 
 def test_an_incident_imported_into_kafka_verifies_and_exports_the_same_again(
     broker: str, topics_made: Callable[..., Topics], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = kept_day.keep(tmp_path, hours=0.6)
+    log = demo_hour_log.keep(tmp_path, hours=0.6)
     incident, again = tmp_path / "hour.parquet", tmp_path / "again.parquet"
     assert cli.run(["export", str(incident), "--log", str(log)]) == 0
     topics = topics_made(partitions=2)

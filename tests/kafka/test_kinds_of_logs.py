@@ -22,7 +22,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Record
 from streams.topics import TOPICS, Topics
-from tests.support import kept_day, kinds_of_log
+from tests.support import demo_hour_log, kinds_of_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SAME = (
@@ -75,7 +75,7 @@ class Kinds:
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
     folder = tmp_path_factory.mktemp("day")
-    file = kept_day.keep(folder, hours=0.25)
+    file = demo_hour_log.keep(folder, hours=0.25)
     settings = folder / "kafka.yaml"
     settings.write_text(re.sub(r"(?m)^log:\n(  .*\n)*", "log:\n  kind: kafka\n", (folder / "ullage.yaml").read_text()))
     ours = Topics(partitions=2)

@@ -28,7 +28,7 @@ from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import admitted, ticks
+from tests.support import admission_manifests, ticks
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -140,16 +140,16 @@ class AdmissionScene:
 
     def ask(self, pod: Any = None, **request: Any) -> Any:
         """The response to a review; nothing new of the log is read before."""
-        body = admitted.review(pod or self.pod(), **request)
+        body = admission_manifests.review(pod or self.pod(), **request)
         return json.loads(self.admission.answer(json.dumps(body).encode(), web))["response"]
 
     def pod(self, **metadata: Any) -> Any:
-        return admitted.pod(admitted.container("c", {"cpu": "100m", "memory": "100Mi"}), **metadata)
+        return admission_manifests.pod(admission_manifests.container("c", {"cpu": "100m", "memory": "100Mi"}), **metadata)
 
     def requests(self, pod: Any = None, **request: Any) -> Any:
         """What container 0 requests after the answer."""
         pod = pod or self.pod()
-        done = admitted.applied(pod, admitted.operations({"response": self.ask(pod, **request)}))
+        done = admission_manifests.applied(pod, admission_manifests.operations({"response": self.ask(pod, **request)}))
         return done["spec"]["containers"][0]["resources"]["requests"]
 
     def finished(self) -> list[ActionFinished]:

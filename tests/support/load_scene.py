@@ -21,7 +21,7 @@ from streams.publishing.outbox import Outbox
 from streams.sources.load.load_query_results import LoadQueries
 from streams.sources.load.load_source import LoadOptions, LoadSource
 from streams.topics import TOPICS, Topics
-from tests.support.answering import Answer, Asked
+from tests.support.canned_http_server import Answer, Asked
 from tests.support.replica_scene import DSP
 from tests.support.usage_scene import AwayLog
 

@@ -31,16 +31,16 @@ def stages(which: str) -> tuple[Stage, ...]:
 
         return (sums_stage.STAGE,)
     if which == "nodes":
-        from tests.torture import lively_nodes
+        from tests.torture import fast_node_settings
 
-        return lively_nodes.STAGES
+        return fast_node_settings.STAGES
     if which == "replicas":
-        from tests.torture import lively_replicas
+        from tests.torture import fast_replica_settings
 
-        return lively_replicas.STAGES
-    from tests.torture import lively_stages
+        return fast_replica_settings.STAGES
+    from tests.torture import fast_pipeline_settings
 
-    return lively_stages.STAGES
+    return fast_pipeline_settings.STAGES
 
 
 def obey(order: Path) -> None:

@@ -39,7 +39,7 @@ from streams.simulated.simulated_client import SimulatedClient
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 from tests.support.api_objects import ApiObjects
-from tests.torture import cluster_verdict, lively_stages
+from tests.torture import cluster_verdict, fast_pipeline_settings
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.mutant_consumers import Parts
 from tests.torture.recording_cluster import RecordingCluster
@@ -51,7 +51,7 @@ PERIOD = 10_000
 """Milliseconds of a round."""
 MOST_KILLS = 3
 """Of one pod, until it has what it needs."""
-LONG = int(lively_stages.UPDATES.expires / (PERIOD / 1000)) + 10
+LONG = int(fast_pipeline_settings.UPDATES.expires / (PERIOD / 1000)) + 10
 """Rounds in which a plan expires."""
 
 
@@ -102,7 +102,7 @@ class MutantWorld:
         world = SimulatedWorld(self._advance, [self._consume])
         grid = TickGrid(times.to_ms(START), PERIOD)
         with self.server:
-            rounds = simulate(LogContext.of(self.log, self.topics, NAME), lively_stages.STAGES, world, grid)
+            rounds = simulate(LogContext.of(self.log, self.topics, NAME), fast_pipeline_settings.STAGES, world, grid)
             self._live(rounds, 60)
             self.to_freeze = True
             self._live(rounds, 30)

@@ -35,7 +35,7 @@ from streams.simulated.scheduling_changes import SchedulingChanges
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
-from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, patience
+from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, waiting
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -44,7 +44,7 @@ from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_clocks import TortureClocks
 from tests.torture.torture_run import say
-from tests.torture.unprovided_ends import unprovided
+from tests.torture.unexpected_exits import unexpected
 
 NAME = "nodes"
 PERIOD = 5_000
@@ -150,7 +150,7 @@ class NodeRun:
         self.source = self._node_process("source", 0)
         self.consumers = [self._node_process("consumer", n) for n in range(self.options.instances)]
         behind = int(self.aws.url.rpartition(":")[2])
-        self.front = self._process("tests.torture.aws_front", "front", {"port": self.port, "to": behind})
+        self.front = self._process("tests.torture.aws_proxy", "front", {"port": self.port, "to": behind})
 
     @property
     def _common(self) -> dict[str, object]:
@@ -208,9 +208,9 @@ class NodeRun:
 
     # What is done to them
 
-    def unprovided_ends(self) -> list[str]:
+    def unexpected_exits(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
-        return unprovided([*self.clocks.all, *self.all])
+        return unexpected([*self.clocks.all, *self.all])
 
     async def rest(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Let it work; start again whoever died by himself, and let pods come now and then."""
@@ -249,7 +249,7 @@ class NodeRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
-        await patience.until_enough(self.enough, self.rest, self.options.late)
+        await waiting.until_enough(self.enough, self.rest, self.options.late)
 
     async def _kill(self, process: Process) -> None:
         process.kill()
@@ -290,9 +290,9 @@ class NodeRun:
         self.worker.told["skip"] = 0.0
         self.worker.start()
         end = time.monotonic() + self.options.settle
-        rests = await patience.until_calm(self._at_rest, self.rest, end, apart=1.5)
+        rests = await waiting.until_calm(self._at_rest, self.rest, end, apart=1.5)
         self.worker.kill()
-        return rests and await patience.until_calm(self._answered, self.rest, end + 60.0, apart=1.5)
+        return rests and await waiting.until_calm(self._answered, self.rest, end + 60.0, apart=1.5)
 
     async def _at_rest(self) -> bool:
         sizes = all(self.aws.desired(name) == len(there) for name, there in self.aws.look().items())
@@ -376,7 +376,7 @@ async def run(options: NodeTortureOptions) -> Report:
         figures, wrong = await made.judged()
         report = await last_turn.recomputed(made, NAME, PERIOD)
         report.figures.update(figures)
-        report.wrong += [*wrong, *made.unprovided_ends(), *([] if settled else ["it did not come to rest"])]
+        report.wrong += [*wrong, *made.unexpected_exits(), *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))
     finally:
         if made is not None:

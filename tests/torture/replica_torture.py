@@ -32,7 +32,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support.certificates import Authority
-from tests.torture import faulty_replicas, faulty_worker, kafka_topics, last_turn, patience, replica_judge, replica_load
+from tests.torture import faulty_replicas, faulty_worker, kafka_topics, last_turn, replica_judge, replica_load, waiting
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -43,7 +43,7 @@ from tests.torture.replica_api import ReplicaApi
 from tests.torture.replica_load import ReplicaLoad
 from tests.torture.torture_clocks import TortureClocks
 from tests.torture.torture_run import say
-from tests.torture.unprovided_ends import unprovided
+from tests.torture.unexpected_exits import unexpected
 
 NAME = replica_load.CLUSTER
 PERIOD = 20_000
@@ -227,7 +227,7 @@ class ReplicaRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
-        await patience.until_enough(self.enough, self.rest, self.options.late)
+        await waiting.until_enough(self.enough, self.rest, self.options.late)
 
     async def _kill(self, process: Process) -> None:
         process.kill()
@@ -284,11 +284,11 @@ class ReplicaRun:
             process.start()
         self.deaths.append(time.time())
         end = time.monotonic() + self.options.settle
-        kept = await patience.until_calm(self._as_wanted, self.rest, end, apart=1.0)
+        kept = await waiting.until_calm(self._as_wanted, self.rest, end, apart=1.0)
         self.stop.set()
         await asyncio.to_thread(self.thread.join, 30)
         self.worker.kill()
-        return kept and await patience.until_calm(self._answered, self.rest, end + 30.0, apart=1.0)
+        return kept and await waiting.until_calm(self._answered, self.rest, end + 30.0, apart=1.0)
 
     async def _as_wanted(self) -> bool:
         seen = await self.evidence()
@@ -341,9 +341,9 @@ class ReplicaRun:
         deaths = [line for process in self.consumers for line in process.lines("died: ")]
         return Counter({"deaths": len(deaths), "steps": len(set(deaths)), "put right": self.load.by_hand})
 
-    def unprovided_ends(self) -> list[str]:
+    def unexpected_exits(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
-        return unprovided([*self.clocks.all, *self.all], self.away)
+        return unexpected([*self.clocks.all, *self.all], self.away)
 
     def end(self) -> None:
         """End all."""
@@ -382,7 +382,7 @@ async def run(options: ReplicaTortureOptions) -> Report:
         report = await last_turn.recomputed(made, NAME, PERIOD)
         figures, wrong = made.judged(seen)
         report.figures.update(figures)
-        report.wrong += [*wrong, *made.unprovided_ends(), *([] if settled else ["it did not come to rest"])]
+        report.wrong += [*wrong, *made.unexpected_exits(), *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))
     finally:
         if made is not None:

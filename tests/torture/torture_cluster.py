@@ -36,9 +36,9 @@ from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 from tests.torture import cluster_verdict, kafka_topics
+from tests.torture.fast_pipeline_settings import UPDATES
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.lease_server import LeaseServer
-from tests.torture.lively_stages import UPDATES
 from tests.torture.recording_cluster import RecordingCluster
 from tests.torture.review_service import ReviewService
 

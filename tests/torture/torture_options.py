@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.torture import lively_stages
+from tests.torture import fast_pipeline_settings
 
 PERIOD = 10_000
 TICK = 1.25
@@ -10,7 +10,7 @@ TICK = 1.25
 
 That must be longer than a worker needs to start and to take up what its changelogs hold, on a busy machine too.
 """
-EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
+EXPIRES = fast_pipeline_settings.UPDATES.expires / (PERIOD / 1000 / TICK)
 """Seconds of real time after which a plan is void."""
 STARTING = 180.0
 """Seconds at most until everything is at work, and until a broker is back."""

@@ -25,7 +25,7 @@ from tests.torture.torture_cluster import INSTANCES, TortureCluster
 from tests.torture.torture_consumers import TortureConsumers
 from tests.torture.torture_fleet import TortureFleet
 from tests.torture.torture_options import LONGEST_SETTLING, PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
-from tests.torture.unprovided_ends import unprovided
+from tests.torture.unexpected_exits import unexpected
 from tests.torture.worker_blows import WorkerBlows
 
 INTERVAL = 60_000
@@ -152,10 +152,10 @@ class Run:
                 report.figures.update(figures)
                 report.wrong += wrong
 
-    def unprovided_ends(self) -> list[str]:
+    def unexpected_exits(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
         consumers = [each.process for each in self.consumers]
-        return unprovided([*self.fleet.workers, *self.fleet.clocks.all, *consumers], self.worker_blows.away)
+        return unexpected([*self.fleet.workers, *self.fleet.clocks.all, *consumers], self.worker_blows.away)
 
     def end(self) -> None:
         for consumers in self.consumers:
@@ -199,7 +199,7 @@ async def run(options: TortureOptions) -> Report:
     report.figures["torn checkpoints"], report.figures["take-overs"] = run.done["torn"], run.done["take-overs"]
     if not settled:
         report.wrong.append("the workers did not reach the last turn")
-    report.wrong += run.unprovided_ends()
+    report.wrong += run.unexpected_exits()
     if options.stages == "pipeline":
         report.require(dict(options.minimum))
     _print(run, report, f"{time.monotonic() - began:.0f} s", load.sent["samples"])

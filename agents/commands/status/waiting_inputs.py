@@ -11,8 +11,8 @@ from streams import clock_log
 from streams.clock_log import ClockReader
 from streams.log.log_port import Log
 from streams.log_range import has_topic
-from streams.sources import lost_ends
-from streams.sources.lost_ends import LostEnd
+from streams.sources import truncated_partition_filler
+from streams.sources.truncated_partition_filler import TruncatedPartition
 from streams.topics import CLOCK, Topics
 
 MOST_ROWS = 10
@@ -32,10 +32,10 @@ def rows(log: Log, topics: Topics) -> Iterator[StatusRow]:
         )
 
 
-def _lost(log: Log, topics: Topics) -> Mapping[tuple[str, int], LostEnd]:
+def _lost(log: Log, topics: Topics) -> Mapping[tuple[str, int], TruncatedPartition]:
     if not has_topic(log, topics.wire(CLOCK)):
         return {}
     clock = ClockReader(log, topics)
     clock.catch_up()
     names = [name for name in stage_topics.input_topics() if has_topic(log, topics.wire(name))]
-    return lost_ends.among(clock_log.ends_of(log, topics, names), clock.counted)
+    return truncated_partition_filler.among(clock_log.ends_of(log, topics, names), clock.counted)

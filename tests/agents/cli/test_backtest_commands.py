@@ -11,14 +11,14 @@ import duckdb
 import pytest
 
 from agents import cli
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 POLICIES = ("--policy", "default", "--policy", "wide:vertical.margin=1.3")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.25)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("kept"), hours=0.25)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:

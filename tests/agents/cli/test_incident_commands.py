@@ -12,12 +12,12 @@ import pytest
 from agents import cli
 from streams.clock_rules import ClockRecord
 from streams.incidents.incident_file import IncidentFile
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("kept"))
+    return demo_hour_log.keep(tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,20 @@ from agents import cli
 from streams import log_range
 from streams.log.file_log import FileLog
 from streams.topics import Topics
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 TOPICS = ("recommendations", "pod-updates", "outcomes")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same shop, stopped at 00:24: what a log looked like then."""
-    return kept_day.keep(tmp_path_factory.mktemp("earlier"), hours=0.4)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("earlier"), hours=0.4)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:

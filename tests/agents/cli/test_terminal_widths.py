@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from tests.support import kept_day, sample_trace
+from tests.support import demo_hour_log, sample_trace
 
 SAMPLE = str(sample_trace.SAMPLE)
 QUESTIONS = {
@@ -39,7 +39,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("day"), hours=0.5)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("day"), hours=0.5)
 
 
 def asked(words: list[str], day: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:

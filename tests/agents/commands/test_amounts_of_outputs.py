@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from agents import cli
 from schemas import bounds, units
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 CORES = (0.0, 1e-9, 0.0004, 0.001, 0.25, 3.0, 99.9996, 1000.0, 862_804.0, bounds.MOST_CORES)
 SIZES = (0, 1, 1023, 1 << 20, (1 << 30) - 1, 93_132 << 30, 10**15, int(bounds.MOST_BYTES))
@@ -79,7 +79,7 @@ def changed(body: Any, chance: random.Random) -> Any:
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("day"), hours=0.4)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("day"), hours=0.4)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 21))])

@@ -11,7 +11,7 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Cores
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.review_interface import Review, UnknownOwner
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene
 
 WEB = ControllerKey("default", "Deployment", "web")
@@ -39,7 +39,7 @@ def anew(scene: AdmissionScene, review: dict[str, Any], top: Any = WEB) -> Revie
 
 
 def review(scene: AdmissionScene, uid: str = "u-1") -> dict[str, Any]:
-    return admitted.review(scene.pod(), uid=uid)
+    return admission_manifests.review(scene.pod(), uid=uid)
 
 
 def test_the_pods_of_a_rollout_are_answered_alike_each_under_its_own_uid(scene: AdmissionScene) -> None:
@@ -106,11 +106,11 @@ def test_a_new_recommendation_policy_limit_range_or_owner_counts_at_once(scene: 
 
 def amounts(judged: Review) -> list[dict[str, Any]]:
     """All operations of a patch but the note of admission."""
-    return [op for op in admitted.operations(json.loads(judged.body)) if op["path"] != NOTE]
+    return [op for op in admission_manifests.operations(json.loads(judged.body)) if op["path"] != NOTE]
 
 
 def note(judged: Review) -> dict[str, Any]:
-    [op] = [op for op in admitted.operations(json.loads(judged.body)) if op["path"] == NOTE]
+    [op] = [op for op in admission_manifests.operations(json.loads(judged.body)) if op["path"] == NOTE]
     return op
 
 

@@ -12,7 +12,7 @@ from schemas.facts.sources import SourceReported
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.support.answering import Answering, answering
+from tests.support.canned_http_server import Answering, answering
 from tests.support.load_scene import ehpa, flat
 
 TOPICS_OF = Topics()

@@ -20,7 +20,7 @@ from schemas.names import PodName, Workload
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.support.answering import Answering, Asked, answering
+from tests.support.canned_http_server import Answering, Asked, answering
 
 WEB = Workload("demo", "shop", "Deployment", "web")
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -14,7 +14,7 @@ from streams.errors import BadInput, LogUnavailable
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.topics import TOPICS, Topics
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 READING = (
     ("status",),
@@ -37,7 +37,7 @@ READING = (
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("day"), hours=0.6)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("day"), hours=0.6)
 
 
 @pytest.fixture

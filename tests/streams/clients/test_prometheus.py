@@ -11,7 +11,7 @@ import pytest
 from schemas.units import Seconds
 from streams.clients.prometheus import Credentials, Prometheus, TimeRange, duration
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
-from tests.support.answering import Answering, answering
+from tests.support.canned_http_server import Answering, answering
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WORD = "geheim"

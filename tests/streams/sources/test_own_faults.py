@@ -13,8 +13,8 @@ from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch_list import watches
 from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
-from tests.support.answering import answering
 from tests.support.aws_double import AwsDouble, aws, aws_server
+from tests.support.canned_http_server import answering
 from tests.support.kube_objects import pod
 from tests.support.kube_scene import KubeScene
 from tests.support.load_scene import LoadScene, ehpa, flat

@@ -16,12 +16,12 @@ from streams.codec.event_codec import Codec
 from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
 from streams.topics import CLOCK, TOPICS
-from tests.support import kept_day, random_scenarios
+from tests.support import demo_hour_log, random_scenarios
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
 
 
 @pytest.fixture

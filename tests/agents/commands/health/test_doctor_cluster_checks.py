@@ -17,7 +17,7 @@ from schemas.units import Seconds
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.support.answering import answering
+from tests.support.canned_http_server import answering
 
 RBAC = Path(__file__).parents[4] / "deploy/helm/ullage/rbac"
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

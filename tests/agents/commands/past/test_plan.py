@@ -19,7 +19,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 from streams.log.file_log import FileLog
-from tests.support import kept_day
+from tests.support import demo_hour_log
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
 
@@ -341,7 +341,7 @@ def test_a_log_is_opened_once_for_all_stages_that_answer(
 
 def test_an_answer_from_before_the_newest_tick_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where a topic lost its end its readers take no turn any more, though the clock ticks."""
-    path = kept_day.keep(tmp_path, hours=0.4)
+    path = demo_hour_log.keep(tmp_path, hours=0.4)
     lines = path.read_text().splitlines(keepends=True)
     ours = [line for line in lines if line.startswith('{"at":"ullage.recommendations-by-cluster.v1:')]
     lost = set(ours[len(ours) // 2 :])

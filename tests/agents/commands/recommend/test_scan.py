@@ -27,7 +27,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.codec.container_requests_reader import RecommendedAmounts, RecommendedRequests, containers_of
-from tests.support.answering import Answering, Asked, answering
+from tests.support.canned_http_server import Answering, Asked, answering
 
 HOURS, GIB = 48, 1 << 30
 PODS = {"cart-7f-a": "cart", "cart-7f-b": "cart", "db-0": "db", "cart-6e-z": "cart"}

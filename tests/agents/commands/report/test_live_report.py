@@ -31,7 +31,7 @@ from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.operator_log import NewestTick, OperatorLog
 from streams.serving.connection_limits import ConnectionLimits
-from tests.support import kept_day
+from tests.support import demo_hour_log
 from tests.support.commands import ROOT
 from tests.support.headless_browser import CHROMIUM, HeadlessBrowser
 
@@ -97,7 +97,7 @@ def test_wrong_usage_is_one_sentence_and_exits_with_2(
 
 @pytest.mark.slow
 def test_the_page_asks_for_its_token_and_for_nothing_but_reading(tmp_path: Path) -> None:
-    log = kept_day.keep(tmp_path, hours=0.2)
+    log = demo_hour_log.keep(tmp_path, hours=0.2)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     with served(log, "--token-file", "token") as url:
         base = url.partition("?")[0]
@@ -112,7 +112,7 @@ def test_the_page_asks_for_its_token_and_for_nothing_but_reading(tmp_path: Path)
 
 @pytest.mark.slow
 def test_what_becomes_silent_is_shown_though_no_tick_comes(tmp_path: Path) -> None:
-    log = kept_day.keep(tmp_path, hours=0.2)
+    log = demo_hour_log.keep(tmp_path, hours=0.2)
     with served(log) as url:
 
         def letters() -> str:
@@ -129,7 +129,7 @@ def test_what_becomes_silent_is_shown_though_no_tick_comes(tmp_path: Path) -> No
 
 
 def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: Path) -> None:
-    log = kept_day.keep(tmp_path, hours=0.2)
+    log = demo_hour_log.keep(tmp_path, hours=0.2)
     settings = loading.load(flags={"log.kind": "file", "log.path": str(log), "cluster.name": "demo"}).settings
     with log_factory.log_to_read(settings) as (opened, fitted):
         context = LogContext.of(opened, log_factory.topics(fitted), "demo")
@@ -250,7 +250,7 @@ async def pictured(browser: HeadlessBrowser, folder: Path, name: str) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 @pytest.mark.timeout(300)
 def test_a_page_in_a_file_can_be_clicked_through_without_a_network(tmp_path: Path) -> None:
-    log, file = kept_day.keep(tmp_path, hours=0.5), tmp_path / "report.html"
+    log, file = demo_hour_log.keep(tmp_path, hours=0.5), tmp_path / "report.html"
     assert cli.run(["report", str(file), "--log", str(log)]) == 0
 
     async def looked() -> None:
@@ -273,7 +273,7 @@ def test_a_page_in_a_file_can_be_clicked_through_without_a_network(tmp_path: Pat
 def test_a_browser_follows_the_log_as_it_grows(tmp_path: Path) -> None:
     for name, hours in (("short", 0.4), ("long", 0.8)):
         (tmp_path / name).mkdir()
-        kept_day.keep(tmp_path / name, hours=hours)
+        demo_hour_log.keep(tmp_path / name, hours=hours)
     log = tmp_path / "log.jsonl"
     shutil.copy(tmp_path / "short" / "log.jsonl", log)
 

@@ -32,7 +32,7 @@ from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import examples, kept_day
+from tests.support import demo_hour_log, examples
 
 Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
 CART = Workload("demo", "shop", "Deployment", "cart")
@@ -57,7 +57,7 @@ GO = NodeRemovalPlanned(
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+    return demo_hour_log.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
 
 
 @pytest.fixture(scope="module")

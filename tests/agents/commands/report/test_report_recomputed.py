@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from tests.support import kept_day
+from tests.support import demo_hour_log
 from tests.support.commands import ROOT
 from tests.support.raw_log import Json, RawLog, size
 
@@ -30,7 +30,7 @@ def amounts(cpu: float, memory: float) -> str:
 
 
 def demo_log(folder: Path) -> Path:
-    return kept_day.keep(folder, hours=1.5)
+    return demo_hour_log.keep(folder, hours=1.5)
 
 
 def storm_log(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
 from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
-from tests.support.admitted import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
+from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
 from tests.support.examples import AT
 
 Json = dict[str, Any]

@@ -15,8 +15,8 @@ from agents.logic.admission.admission_review import Reply
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
+from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, operations, pod, review, vpa
 from tests.support.admission_tables import Tables
-from tests.support.admitted import advice, applied, bounded_by, container, limit_range, operations, pod, review, vpa
 
 Json = dict[str, Any]
 

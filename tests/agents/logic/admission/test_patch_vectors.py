@@ -10,7 +10,7 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
 from schemas import exact_quantity
-from tests.support.admitted import applied, bounded_by
+from tests.support.admission_manifests import applied, bounded_by
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]

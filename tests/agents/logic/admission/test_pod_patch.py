@@ -18,7 +18,7 @@ from schemas.names import Amounts
 from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
-from tests.support.admitted import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
+from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from agents.logic.admission import field_errors, vpa_validation
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.vpa_validation import CheckedVpa
-from tests.support.admitted import policy, vpa
+from tests.support.admission_manifests import policy, vpa
 
 Json = dict[str, Any]
 

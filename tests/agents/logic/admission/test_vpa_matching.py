@@ -12,8 +12,8 @@ from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoos
 from agents.logic.admission.vpa_matching import Unresolved
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
+from tests.support.admission_manifests import container, pod
 from tests.support.admission_tables import Tables
-from tests.support.admitted import container, pod
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 APP = (Requirement("app", Operator.IN, ("a",)),)

@@ -13,7 +13,7 @@ from schemas import exact_quantity
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Bytes, Cores
-from tests.support.admitted import advice, bounded_by, container, limit_range, pod, vpa
+from tests.support.admission_manifests import advice, bounded_by, container, limit_range, pod, vpa
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]

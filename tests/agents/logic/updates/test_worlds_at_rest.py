@@ -28,7 +28,7 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from schemas.well_known_labels import ADMISSION_NOTE, OBSERVED_CONTAINERS
 from streams.clients.kube.quantities import read_amounts
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.cluster_events import API, MINUTE, START, turn, when
 
 Json = dict[str, Any]
@@ -68,7 +68,7 @@ class Listed:
                 limits[resource] = f"{most}{unit}"
             if asked is not None:
                 requests[resource] = f"{asked if most is None else min(asked, most)}{unit}"
-        return admitted.container(self.name, requests, limits)
+        return admission_manifests.container(self.name, requests, limits)
 
     def _limited(self, resource: str) -> bool:
         return getattr(self, resource)[1] is not None
@@ -193,13 +193,17 @@ class World:
 
     def create(self, number: int, *, patched: bool = True) -> PodChanged:
         self.made += 1
-        manifest = admitted.pod(*(each.manifest(self.range) for each in self.drawn["containers"]), name=f"p{self.made}")
+        manifest = admission_manifests.pod(
+            *(each.manifest(self.range) for each in self.drawn["containers"]), name=f"p{self.made}"
+        )
         [vpa] = self.index.vpas("web", API.kind, API.name)
         if patched:
             found = pod_patch.patch(pod_spec.read(manifest, "web"), vpa, self.index.ranges("web"), AdmissionSettings())
             account = AdmissionAccount(ReviewStatus.APPLIED, namespace="web", containers=found.containers)
             offer = admission_note.offered(account, "ReplicaSet/web-1", self.recommended(START).id, {})
-            manifest = admitted.applied(manifest, found.ops if offer is None else (*found.ops, admission_note.note(offer)))
+            manifest = admission_manifests.applied(
+                manifest, found.ops if offer is None else (*found.ops, admission_note.note(offer))
+            )
         return self.keep(manifest, number)
 
     def keep(self, manifest: Json, number: int) -> PodChanged:

@@ -10,7 +10,7 @@ from agents.engine.tables.row_table import RowTable
 from agents.logic.usage.buckets import Buckets, ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 from tests.support.histogram_state import state
-from tests.support.linear import Linear
+from tests.support.linear_buckets import Linear
 from tests.support.vectors import differences, vectors
 
 Json = dict[str, Any]

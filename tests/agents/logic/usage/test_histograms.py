@@ -13,7 +13,7 @@ from agents.engine.tables.row_table import RowTable
 from agents.logic.usage import buckets
 from agents.logic.usage.buckets import Buckets, ExponentialBuckets, cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import Histograms
-from tests.support.linear import Linear
+from tests.support.linear_buckets import Linear
 
 DAY = 86_400.0
 MIDNIGHT = 1_767_225_600.0

@@ -29,7 +29,7 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
 from streams.consumers.vpa_status.desired_status import container_resources
 from tests.support.quantities import quantity
-from tests.support.series import amounts, policy
+from tests.support.recommendation_vectors import amounts, policy
 from tests.support.upstream_model import EPOCH, grown, settings
 from tests.support.vectors import vectors
 

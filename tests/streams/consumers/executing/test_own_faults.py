@@ -17,7 +17,7 @@ from streams.consumers.webhook.controller_lookups import ControllerLookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint
 from streams.own_faults import MOST_IN_A_ROW, OwnFaults, TooManyFaultsError
 from tests.streams.consumers.replicas.test_killed_autoscalers import Site
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.admission_scene import AdmissionScene
 from tests.support.consumer_scene import ConsumerScene, eviction_of, resize_of, scene_at_two
 from tests.support.metrics_api_scene import question, scene_in_a_folder, selector
@@ -133,7 +133,7 @@ def test_a_review_that_faults_lets_the_pod_through_and_is_counted(monkeypatch: p
     scene.view.catch_up()
     before = own_faults.TOTALS["webhook"]
     with serving(scene.admission, scene) as server:
-        to, body = connect(server.port), json.dumps(admitted.review(scene.pod())).encode()
+        to, body = connect(server.port), json.dumps(admission_manifests.review(scene.pod())).encode()
         with monkeypatch.context() as broken:
             broken.setattr(scene.admission, "judge", raising(TypeError("no number")))
             status, answer = ask(to, body)

@@ -35,7 +35,7 @@ from streams.consumers.webhook import outcome_queue
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.review_interface import UnknownOwner, itself
 from streams.errors import LogUnavailable
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.admission_scene import CLUSTER, NAMES, START, WEB, AdmissionScene
 
 ASKED = {"cpu": "100m", "memory": "100Mi"}
@@ -70,7 +70,7 @@ def test_the_outcome_names_the_record_that_it_follows_from(scene: AdmissionScene
 
 def test_a_reinvocation_is_an_empty_patch_and_no_second_outcome(scene: AdmissionScene) -> None:
     pod = scene.pod()
-    once = admitted.applied(pod, admitted.operations({"response": scene.ask(pod)}))
+    once = admission_manifests.applied(pod, admission_manifests.operations({"response": scene.ask(pod)}))
     again = scene.ask(once)
     assert again == {"uid": "u-1", "allowed": True}
     assert len(scene.finished()) == 1
@@ -117,16 +117,16 @@ def test_a_pause_holds_from_the_moment_that_it_is_read(scene: AdmissionScene) ->
 def test_in_shadow_nothing_is_denied_nor_completed_either() -> None:
     scene = AdmissionScene(mode=Mode.SHADOW)
     scene.view.catch_up()
-    for manifest in (admitted.vpa(), admitted.vpa(updatePolicy={"updateMode": "bad"})):
+    for manifest in (admission_manifests.vpa(), admission_manifests.vpa(updatePolicy={"updateMode": "bad"})):
         assert scene.ask(manifest, resource="verticalpodautoscalers") == {"uid": "u-1", "allowed": True}
     assert scene.finished() == []
 
 
 def test_in_apply_nonsense_is_denied_and_what_is_missing_is_added(scene: AdmissionScene) -> None:
-    denied = scene.ask(admitted.vpa(updatePolicy={"updateMode": "bad"}), resource="verticalpodautoscalers")
+    denied = scene.ask(admission_manifests.vpa(updatePolicy={"updateMode": "bad"}), resource="verticalpodautoscalers")
     assert (denied["allowed"], denied["status"]["code"]) == (False, 422)
-    completed = scene.ask(admitted.vpa(), resource="verticalpodautoscalers")
-    (op,) = admitted.operations({"response": completed})
+    completed = scene.ask(admission_manifests.vpa(), resource="verticalpodautoscalers")
+    (op,) = admission_manifests.operations({"response": completed})
     assert (op["path"], op["value"]) == ("/spec/updatePolicy", {"updateMode": "Recreate"})
     assert scene.finished() == []
 
@@ -181,7 +181,7 @@ def test_newer_recommendations_and_withdrawals_count_at_once(scene: AdmissionSce
     assert scene.requests() == {"cpu": "500m", "memory": "200Mi"}
     scene.log.append([scene.record(replace(scene.recommend(turn=2), id=f"recommender/0/3/requests/{WEB.key}", containers=()))])
     scene.view.catch_up()
-    ops = admitted.operations({"response": scene.ask()})
+    ops = admission_manifests.operations({"response": scene.ask()})
     assert [op["path"] for op in ops] == ["/metadata/annotations", "/metadata/annotations/vpaObservedContainers"]
 
 
@@ -205,7 +205,7 @@ def test_a_new_view_gives_nothing_that_was_withdrawn_long_before_the_newest_reco
     view = scene.new_view(heartbeat=12 * 3600.0)
     view.catch_up()
     scene.admission = Admission(view, scene.outcomes)
-    ops = admitted.operations({"response": scene.ask()})
+    ops = admission_manifests.operations({"response": scene.ask()})
     assert [op["path"] for op in ops] == ["/metadata/annotations", "/metadata/annotations/vpaObservedContainers"]
 
 
@@ -229,7 +229,7 @@ def test_a_policy_of_our_own_governs_where_no_vpa_does() -> None:
     scene.recommend()
     scene.view.catch_up()
     pod = scene.pod()
-    done = admitted.applied(pod, admitted.operations({"response": scene.ask(pod)}))
+    done = admission_manifests.applied(pod, admission_manifests.operations({"response": scene.ask(pod)}))
     assert done["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "200m", "memory": "200Mi"}
     assert "demo/default/*" in done["metadata"]["annotations"]["vpaUpdates"]
     scene.vpa(update_mode=UpdateMode.OFF)
@@ -243,7 +243,7 @@ def test_a_policy_of_our_own_governs_where_no_vpa_does() -> None:
 
 def test_limit_ranges_of_the_pods_namespace_bound_it(scene: AdmissionScene) -> None:
     limits = (Limit(LimitType.CONTAINER, most=Amounts(Cores(0.15), None)),)
-    pod = admitted.pod(admitted.container("c", {"cpu": "100m"}, {"cpu": "100m"}))
+    pod = admission_manifests.pod(admission_manifests.container("c", {"cpu": "100m"}, {"cpu": "100m"}))
     for namespace, cpu in (("other", "250m"), ("default", "150m")):
         event = LimitRangeChanged(START, CLUSTER, namespace, "lr", limits)
         scene.policy(event, event.key)
@@ -271,7 +271,7 @@ def test_owners_are_asked_for_only_where_a_policy_could_govern(scene: AdmissionS
         return UnknownOwner("the API server is away")
 
     for namespace in ("default", "elsewhere"):
-        review = admitted.review(scene.pod(namespace=namespace), namespace=namespace)
+        review = admission_manifests.review(scene.pod(namespace=namespace), namespace=namespace)
         found = scene.admission.judge(json.dumps(review).encode(), ask)
         assert found.plain
     assert [owner.namespace for owner in asked] == ["default"]
@@ -279,7 +279,9 @@ def test_owners_are_asked_for_only_where_a_policy_could_govern(scene: AdmissionS
 
 
 def test_an_unknown_owner_is_a_reason_to_leave_the_pod_alone(scene: AdmissionScene) -> None:
-    review = scene.admission.judge(json.dumps(admitted.review(scene.pod())).encode(), lambda _: UnknownOwner("nobody answered"))
+    review = scene.admission.judge(
+        json.dumps(admission_manifests.review(scene.pod())).encode(), lambda _: UnknownOwner("nobody answered")
+    )
     assert (review.plain, review.status) == (True, "error")
     (warning,) = json.loads(scene.admission.conclude(review))["response"]["warnings"]
     assert warning == (
@@ -302,7 +304,7 @@ def test_a_thousand_containers_make_no_endless_outcome(scene: AdmissionScene) ->
     names = [f"c{n}" for n in range(1000)]
     scene.recommend(turn=1, names=names)
     scene.view.catch_up()
-    scene.ask(admitted.pod(*(admitted.container(name, {"cpu": "1m"}) for name in names)))
+    scene.ask(admission_manifests.pod(*(admission_manifests.container(name, {"cpu": "1m"}) for name in names)))
     (outcome,) = scene.finished()
     assert outcome.admitted is not None
     assert len(outcome.admitted.containers) == 1000
@@ -409,7 +411,7 @@ def test_the_pods_annotation_says_what_is_left_to_an_hpa() -> None:
     scene.policy(hpa, hpa.key)
     scene.view.catch_up()
     pod = scene.pod()
-    done = admitted.applied(pod, admitted.operations({"response": scene.ask(pod)}))
+    done = admission_manifests.applied(pod, admission_manifests.operations({"response": scene.ask(pod)}))
     updates = done["metadata"]["annotations"]["vpaUpdates"]
     assert updates == "Pod resources updated by web: container 0: memory request, cpu left to a HorizontalPodAutoscaler"
     assert scene.ask(done) == {"uid": "u-1", "allowed": True}

@@ -15,7 +15,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Bytes, Cores
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.admission_scene import CLUSTER, MIB, NAMES, START, WEB, AdmissionScene, web
 
 ASKED = {"cpu": "100m", "memory": "100Mi"}
@@ -49,7 +49,9 @@ class Scene(AdmissionScene):
 
     def attempt(self, number: int = 0) -> AdmissionNote | None:
         """A controller tries to make a pod; the note that the pod would have."""
-        ops = admitted.operations({"response": self.ask(self.pod(name=None, generateName="web-1-"), uid=f"try-{number}")})
+        ops = admission_manifests.operations(
+            {"response": self.ask(self.pod(name=None, generateName="web-1-"), uid=f"try-{number}")}
+        )
         notes = [json.loads(op["value"]) for op in ops if op["path"] == "/metadata/annotations/ullage~1admission"]
         before = (AmountsBefore("c", BEFORE),)
         return AdmissionNote(notes[0]["offer"], before) if notes else None
@@ -289,11 +291,11 @@ def test_a_pod_that_came_with_other_amounts_was_not_given_ours(scene: Scene) -> 
 
 def test_a_second_call_for_the_same_pod_keeps_what_its_owner_asked_for(scene: Scene) -> None:
     """Another webhook adds a sidecar to the pod that we patched, and the API server asks again."""
-    once = admitted.applied(scene.pod(), admitted.operations({"response": scene.ask(scene.pod())}))
-    once["spec"]["containers"].append(admitted.container("sidecar"))
+    once = admission_manifests.applied(scene.pod(), admission_manifests.operations({"response": scene.ask(scene.pod())}))
+    once["spec"]["containers"].append(admission_manifests.container("sidecar"))
     scene.recommend(turn=1, cpu=0.4)
     scene.view.catch_up()
-    again = admitted.applied(once, admitted.operations({"response": scene.ask(once, uid="u-2")}))
+    again = admission_manifests.applied(once, admission_manifests.operations({"response": scene.ask(once, uid="u-2")}))
     note = json.loads(again["metadata"]["annotations"]["ullage/admission"])
     assert again["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "400m"
     assert note["before"] == {"c": {"requests": {"cpu": "100m", "memory": "100Mi"}, "limits": {}}}
@@ -307,7 +309,7 @@ def test_a_pod_whose_annotations_leave_no_room_for_the_note_is_left_as_it_is(sce
 
 
 def test_the_topmost_controller_need_not_be_the_direct_one(scene: Scene) -> None:
-    body = json.dumps(admitted.review(scene.pod())).encode()
+    body = json.dumps(admission_manifests.review(scene.pod())).encode()
     review = scene.admission.judge(body, web)
     assert review.admitted is not None
     assert review.admitted.controller == "ReplicaSet/web-1"

@@ -18,7 +18,7 @@ from streams.consumers.webhook import webhook_consumer
 from streams.consumers.webhook.review_interface import Review
 from streams.own_faults import TOTALS
 from streams.serving.https_server import ServerLimits
-from tests.support import admitted
+from tests.support import admission_manifests
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene
 from tests.support.review_server import ask, connect, serving
 
@@ -61,16 +61,16 @@ def port(scene: Counting) -> Iterator[int]:
 
 
 def test_a_review_is_answered_over_https_with_its_owners_looked_up(port: int) -> None:
-    pod = admitted.pod(admitted.container("c", {"cpu": "100m", "memory": "100Mi"}))
-    status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
+    pod = admission_manifests.pod(admission_manifests.container("c", {"cpu": "100m", "memory": "100Mi"}))
+    status, body = ask(connect(port), json.dumps(admission_manifests.review(pod)).encode())
     assert status == 200
-    done = admitted.applied(pod, admitted.operations(json.loads(body)))
+    done = admission_manifests.applied(pod, admission_manifests.operations(json.loads(body)))
     assert done["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "200Mi"}
 
 
 def test_a_review_that_is_too_long_is_let_through_under_its_own_uid(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_consumer, "LARGEST", 5 * 1024 * 1024)
-    review = json.dumps(admitted.review(admitted.pod(annotations={"long": "x" * 6_000_000}))).encode()
+    review = json.dumps(admission_manifests.review(admission_manifests.pod(annotations={"long": "x" * 6_000_000}))).encode()
     status, body = ask(connect(port), review)
     response = json.loads(body)["response"]
     assert (status, response["allowed"], response["uid"]) == (200, True, "u-1")
@@ -78,8 +78,8 @@ def test_a_review_that_is_too_long_is_let_through_under_its_own_uid(port: int, m
 
 
 def test_ten_thousand_containers_are_let_through_with_the_bound(port: int) -> None:
-    pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(10_000)))
-    status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
+    pod = admission_manifests.pod(*(admission_manifests.container(f"c{n}", {"cpu": "1"}) for n in range(10_000)))
+    status, body = ask(connect(port), json.dumps(admission_manifests.review(pod)).encode())
     said = json.loads(body)["response"]
     assert (status, said["allowed"], "patch" in said) == (200, True, False)
     assert "spec.containers has 10000 entries, and 1000 are read at most" in said["warnings"][0]
@@ -93,13 +93,19 @@ def test_a_compressed_review_is_refused_and_nothing_is_unpacked(port: int, encod
     answer = to.getresponse()
     assert answer.status == 415
     assert b"a review is sent as it is" in answer.read()
-    assert ask(connect(port), json.dumps(admitted.review(admitted.pod(admitted.container()))).encode())[0] == 200
+    assert (
+        ask(
+            connect(port),
+            json.dumps(admission_manifests.review(admission_manifests.pod(admission_manifests.container()))).encode(),
+        )[0]
+        == 200
+    )
 
 
 def test_a_review_of_too_many_values_is_let_through_before_it_is_decoded(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     policies = [{"containerName": f"c{n}", "minAllowed": {"cpu": "1"}} for n in range(45_000)]
-    vpa = admitted.vpa(resourcePolicy={"containerPolicies": policies})
-    body = json.dumps(admitted.review(vpa, resource="verticalpodautoscalers")).encode()
+    vpa = admission_manifests.vpa(resourcePolicy={"containerPolicies": policies})
+    body = json.dumps(admission_manifests.review(vpa, resource="verticalpodautoscalers")).encode()
     monkeypatch.setattr(json, "loads", forbidden := pytest.fail)
     monkeypatch.setattr(admission_reviewer.orjson, "loads", forbidden)
     status, answer = ask(connect(port), body)
@@ -119,9 +125,9 @@ def test_a_review_that_outlasts_the_servers_deadline_is_let_through_with_words(
         raise AssertionError
 
     monkeypatch.setattr(scene.view.reviewer, "review", slow)
-    pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(2_000)))
+    pod = admission_manifests.pod(*(admission_manifests.container(f"c{n}", {"cpu": "1"}) for n in range(2_000)))
     with serving(scene.admission, scene, ServerLimits(deadline=Seconds(0.3))) as server:
-        status, body = ask(connect(server.port), json.dumps(admitted.review(pod)).encode())
+        status, body = ask(connect(server.port), json.dumps(admission_manifests.review(pod)).encode())
         answered.set()
     response = json.loads(body)["response"]
     assert (status, response["allowed"], response["uid"]) == (200, True, "u-1")
@@ -133,7 +139,7 @@ def test_a_fault_of_ours_lets_the_pod_through(port: int, scene: Counting, monkey
         raise ZeroDivisionError
 
     monkeypatch.setattr(scene.view.reviewer, "review", broken)
-    status, body = ask(connect(port), json.dumps(admitted.review(scene.pod())).encode())
+    status, body = ask(connect(port), json.dumps(admission_manifests.review(scene.pod())).encode())
     warning = "ullage: the object is let through as it is: a fault of the webhook's own, ZeroDivisionError"
     assert (status, json.loads(body)["response"]) == (200, {"uid": "u-1", "allowed": True, "warnings": [warning]})
 
@@ -169,7 +175,9 @@ def _review(chance: random.Random, n: int) -> bytes:
         manifest, resource = _pod(chance), "pods"
     else:
         manifest, resource = _vpa(chance), "verticalpodautoscalers"
-    review = admitted.review(manifest, resource=resource, uid=f"u-{n}", operation=chance.choice(["CREATE", "CREATE", "UPDATE"]))
+    review = admission_manifests.review(
+        manifest, resource=resource, uid=f"u-{n}", operation=chance.choice(["CREATE", "CREATE", "UPDATE"])
+    )
     for _ in range(chance.choice([0, 1, 1, 2, 5])):
         _damage(chance, review)
     body = json.dumps(review).encode(errors="surrogatepass")
@@ -189,13 +197,15 @@ def _pod(chance: random.Random) -> Any:
     for n in range(chance.randrange(4)):
         name = chance.choice(["c", f"c{n}"])
         amounts = {"cpu": chance.choice(["100m", "1", 0.5, "1e-1"]), "memory": chance.choice(["64Mi", 1e6, "1G"])}
-        containers.append(admitted.container(name, amounts, chance.choice([None, amounts])))
-    return admitted.pod(*containers, annotations=chance.choice([None, {}, {"vpaObservedContainers": "c"}]))
+        containers.append(admission_manifests.container(name, amounts, chance.choice([None, amounts])))
+    return admission_manifests.pod(*containers, annotations=chance.choice([None, {}, {"vpaObservedContainers": "c"}]))
 
 
 def _vpa(chance: random.Random) -> Any:
-    policy = admitted.policy(minAllowed={"cpu": chance.choice(["1", "1n", 2])}, mode=chance.choice(["Auto", "Off", "bad"]))
-    return admitted.vpa(updatePolicy={"updateMode": chance.choice(["Off", "Auto", "bad"])}, resourcePolicy=policy)
+    policy = admission_manifests.policy(
+        minAllowed={"cpu": chance.choice(["1", "1n", 2])}, mode=chance.choice(["Auto", "Off", "bad"])
+    )
+    return admission_manifests.vpa(updatePolicy={"updateMode": chance.choice(["Off", "Auto", "bad"])}, resourcePolicy=policy)
 
 
 def _damage(chance: random.Random, whole: Any) -> None:

@@ -12,7 +12,7 @@ from schemas.policies.ehpa import EhpaRemoved
 from schemas.policies.scaling import MetricSpec, MetricTarget
 from schemas.units import Seconds
 from streams.errors import LogUnavailable, Unreachable
-from tests.support.answering import Answering, Asked, answering
+from tests.support.canned_http_server import Answering, Asked, answering
 from tests.support.load_scene import START, LoadScene, at, ehpa, flat, matrix, vector
 
 

@@ -11,7 +11,7 @@ from streams.clients.kube.api import Api
 from streams.errors import GiveUp, TryAgain, Unreachable
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.readings import RejectedRow, reject_impossible
-from tests.support.answering import Answering, Asked, answering
+from tests.support.canned_http_server import Answering, Asked, answering
 from tests.support.usage_scene import START, at
 
 PATH = "/apis/metrics.k8s.io/v1beta1/pods"

@@ -25,7 +25,7 @@ from streams.log_context import LogContext
 from streams.sources.usage.history import range_queries
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from tests.support import ticks
-from tests.support.answering import Answering, Asked, answering
+from tests.support.canned_http_server import Answering, Asked, answering
 from tests.support.usage_scene import CART, START, WEB, UsageScene, at, readings
 
 HOUR = 3600.0

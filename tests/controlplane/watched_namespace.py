@@ -30,7 +30,7 @@ from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 

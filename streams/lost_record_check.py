@@ -18,14 +18,14 @@ class KnowsEpochs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldReads:
+class LostRecords:
     """Sentences about what is no longer held, and whether every leader answered."""
 
     gone: tuple[str, ...]
     complete: bool
 
 
-def look(log: KnowsEpochs, topics: Topics, read: Iterable[tuple[int, Mapping[str, Iterable[tuple[int, int]]]]]) -> HeldReads:
+def look(log: KnowsEpochs, topics: Topics, read: Iterable[tuple[int, Mapping[str, Iterable[tuple[int, int]]]]]) -> LostRecords:
     """Whether the log holds what was read of these partitions. Raises LogUnavailable if no leader answers.
 
     `read`: for each partition and topic (short name, the clock's among them), an epoch and the offset up to which it was read.
@@ -49,4 +49,4 @@ def look(log: KnowsEpochs, topics: Topics, read: Iterable[tuple[int, Mapping[str
             if answer is not None and (answer.epoch < epoch or answer.offset < upto):
                 until = f"the log left that at {answer.offset}" if answer.epoch == epoch else "the log has none of that"
                 gone.append(f"{place[0]}:{place[1]} was read up to {upto} under a leader of epoch {epoch}, and {until}")
-    return HeldReads(tuple(gone), complete)
+    return LostRecords(tuple(gone), complete)

@@ -5,7 +5,7 @@ from streams import clock_log
 from streams.clock_rules import FILL, PARTITION, Counted
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
-from streams.sources import lost_ends
+from streams.sources import truncated_partition_filler
 from streams.sources.clock import Clock
 from streams.topics import CLOCK, TOPICS, Topics
 from tests.support.lossy_log import LossyLog
@@ -84,22 +84,22 @@ def test_each_new_leader_has_ten_seconds() -> None:
 
 def test_who_has_looked_lets_the_clock_fill_up_more() -> None:
     site = Installation()
-    site.append(lost_ends.MOST)
+    site.append(truncated_partition_filler.MOST)
     site.run(0.5)
-    site.log.elect(CONTROL, 1, losing=lost_ends.MOST + 1)
+    site.log.elect(CONTROL, 1, losing=truncated_partition_filler.MOST + 1)
     site.run(12)
     assert site.log.end(CONTROL, 1) == 4
-    site.clock = site.another_clock(fill_most=lost_ends.MOST + 1)
+    site.clock = site.another_clock(fill_most=truncated_partition_filler.MOST + 1)
     site.run(22)
-    assert site.log.end(CONTROL, 1) == 5 + lost_ends.MOST
+    assert site.log.end(CONTROL, 1) == 5 + truncated_partition_filler.MOST
     assert {record.key for record in site.log.poll({(CONTROL, 1): 4}, limit=1 << 20)} == {FILL}
 
 
 def test_a_log_that_lost_very_much_is_a_persons_affair() -> None:
     site = Installation()
-    site.append(lost_ends.MOST)
+    site.append(truncated_partition_filler.MOST)
     site.run(1)
-    site.log.elect(CONTROL, 1, losing=lost_ends.MOST + 1)
+    site.log.elect(CONTROL, 1, losing=truncated_partition_filler.MOST + 1)
     site.run(20)
     assert FILL not in site.record_keys()
     assert site.counts[-1] == 1

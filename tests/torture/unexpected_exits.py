@@ -22,7 +22,7 @@ Absences = Sequence[tuple[float, float]]
 """When the broker was away, in seconds since the epoch."""
 
 
-def unprovided(processes: Iterable[Process], away: Absences = ()) -> list[str]:
+def unexpected(processes: Iterable[Process], away: Absences = ()) -> list[str]:
     """A sentence for each end that nothing excuses."""
     by_log: dict[str, list[Process]] = {}
     for process in processes:

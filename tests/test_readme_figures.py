@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from streams.topics import DAY_MS, REPLAYED, TOPICS, Need
-from tests.support import front_figures, sizing_page
+from tests.support import readme_figures, sizing_page
 
 REPLAYED_LONGER = Need(REPLAYED.retention_ms + 30 * DAY_MS, "somebody who reads further back")
 
@@ -14,9 +14,9 @@ REPLAYED_LONGER = Need(REPLAYED.retention_ms + 30 * DAY_MS, "somebody who reads 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_readme_has_the_figures_and_the_picture_that_make_figures_writes() -> None:
-    readme, picture = front_figures.front()
-    assert front_figures.README.read_text() == readme, "make figures"
-    assert front_figures.PICTURE.read_text() == picture, "make figures"
+    readme, picture = readme_figures.front()
+    assert readme_figures.README.read_text() == readme, "make figures"
+    assert readme_figures.PICTURE.read_text() == picture, "make figures"
 
 
 def test_the_volume_of_the_chart_holds_what_its_kafka_keeps() -> None:

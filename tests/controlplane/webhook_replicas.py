@@ -32,7 +32,7 @@ from streams.codec.event_codec import Codec
 from streams.consumers.webhook.registration import PATH
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
 from tests.controlplane.world import World

@@ -25,7 +25,7 @@ AT_ONCE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class LostEnd:
+class TruncatedPartition:
     """A partition (its topic by short name) that ends before the end in force, `wanted`."""
 
     topic: str
@@ -43,12 +43,12 @@ class LostEnd:
         return f"'{self.topic}:{self.partition}' ends at {self.end.offset}, and a tick has said that it ends at {self.wanted}"
 
 
-def among(ends: Mapping[tuple[str, int], LogEnd], counted: Counted) -> dict[tuple[str, int], LostEnd]:
+def among(ends: Mapping[tuple[str, int], LogEnd], counted: Counted) -> dict[tuple[str, int], TruncatedPartition]:
     """Those of these ends, by short name and partition, that lie before the ends in force."""
-    return {at: LostEnd(*at, end, counted.end(*at)) for at, end in ends.items() if end.offset < counted.end(*at)}
+    return {at: TruncatedPartition(*at, end, counted.end(*at)) for at, end in ends.items() if end.offset < counted.end(*at)}
 
 
-class LostEndFiller:
+class TruncatedPartitionFiller:
     """Fills up what has lost its end. `warn` receives one sentence for each partition, and one when it could not be filled."""
 
     def __init__(self, log: Log, topics: Topics, warn: Callable[[str], None], *, most: int = MOST) -> None:
@@ -57,7 +57,7 @@ class LostEndFiller:
         self._since: dict[tuple[str, int], tuple[int, int]] = {}
         """For each partition, the leader's epoch, and since when it has said so."""
 
-    def look(self, lost: Mapping[tuple[str, int], LostEnd], wall: int) -> None:
+    def look(self, lost: Mapping[tuple[str, int], TruncatedPartition], wall: int) -> None:
         """Take in what the leaders say now; `wall` is real time in milliseconds."""
         before, self._since = self._since, {}
         for place, found in lost.items():
@@ -68,7 +68,7 @@ class LostEndFiller:
             if wall - self._since[place][1] >= PATIENCE_MS and found.missing <= self._most:
                 self._fill(found, wall)
 
-    def _says_what_comes(self, found: LostEnd) -> str:
+    def _says_what_comes(self, found: TruncatedPartition) -> str:
         if found.missing > self._most:
             return (
                 f"It lacks {found.missing} records, more than clock.fill_most, {self._most}, so nothing is done before a person "
@@ -76,7 +76,7 @@ class LostEndFiller:
             )
         return f"If its leader says so for {PATIENCE_MS // 1000} s, records that are nothing take the place of what is lost"
 
-    def _fill(self, lost: LostEnd, wall: int) -> None:
+    def _fill(self, lost: TruncatedPartition, wall: int) -> None:
         wire, count = self._topics.wire(lost.topic), min(lost.missing, AT_ONCE)
         try:
             self._log.append([NewRecord(wire, lost.partition, FILL, b"")] * count)

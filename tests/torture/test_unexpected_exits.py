@@ -9,7 +9,7 @@ import pytest
 
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.processes import Process, ProcessEnd, Running, start_interpreter
-from tests.torture.unprovided_ends import PATIENCE, unprovided
+from tests.torture.unexpected_exits import PATIENCE, unexpected
 
 AT = 1_000.0
 
@@ -23,39 +23,39 @@ def ended(tmp_path: Path, *codes: int, log: str = "", at: float = AT) -> Process
 
 @pytest.mark.parametrize("code", [0, 1, 70, 78, -9, -11])
 def test_an_end_with_any_code_that_nobody_provided_for_is_wrong(tmp_path: Path, code: int) -> None:
-    assert unprovided([ended(tmp_path, code)], [(0.0, 2 * AT)]) == [f"worker0 ended by itself with code {code}"]
+    assert unexpected([ended(tmp_path, code)], [(0.0, 2 * AT)]) == [f"worker0 ended by itself with code {code}"]
 
 
 def test_the_sentence_quotes_what_the_log_says_of_that_end(tmp_path: Path) -> None:
     log = '{"error": "ValueError: x", "exit": 70}\n{"event": "recovered"}\n'
-    (says,) = unprovided([ended(tmp_path, 70, log=log)])
+    (says,) = unexpected([ended(tmp_path, 70, log=log)])
     assert says == 'worker0 ended by itself with code 70: {"error": "ValueError: x", "exit": 70}'
 
 
 def test_who_died_on_purpose_must_have_said_so_each_time(tmp_path: Path) -> None:
     dead = ended(tmp_path, 9, 9, log="torn on purpose\ndied: consumer before set\n")
-    assert unprovided([dead]) == []
+    assert unexpected([dead]) == []
     dead.ends.append(ProcessEnd(9, AT, AT))
-    assert len(unprovided([dead])) == 1
+    assert len(unexpected([dead])) == 1
 
 
 def test_the_log_may_be_unavailable_only_while_and_soon_after_the_broker_was_away(tmp_path: Path) -> None:
     away = [(AT - 10.0, AT - 5.0)]
-    assert unprovided([ended(tmp_path, 75)], away) == []
-    assert unprovided([ended(tmp_path, 75, at=AT + PATIENCE)], away) != []
-    assert unprovided([ended(tmp_path, 75, at=AT - 20.0)], away) != []
-    assert unprovided([ended(tmp_path, 75)]) != []
+    assert unexpected([ended(tmp_path, 75)], away) == []
+    assert unexpected([ended(tmp_path, 75, at=AT + PATIENCE)], away) != []
+    assert unexpected([ended(tmp_path, 75, at=AT - 20.0)], away) != []
+    assert unexpected([ended(tmp_path, 75)]) != []
 
 
 def test_the_log_may_be_unavailable_soon_after_a_process_was_frozen_to_that_one_alone(tmp_path: Path) -> None:
     woken = ended(tmp_path, 75)
     woken.wakes.append(AT - 10.0)
-    assert unprovided([woken]) == []
-    assert len(unprovided([woken, ended(tmp_path, 75)])) == 1
+    assert unexpected([woken]) == []
+    assert len(unexpected([woken, ended(tmp_path, 75)])) == 1
 
 
 def begin(_module: str, told: dict[str, object], log: Path) -> Running:
-    return start_interpreter("tests.torture.test_unprovided_ends", told, log)
+    return start_interpreter("tests.torture.test_unexpected_exits", told, log)
 
 
 @pytest.mark.parametrize("look", [Process.revive, Process.kill, lambda process: process.stop(5.0), Process.start])
