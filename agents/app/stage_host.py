@@ -9,7 +9,6 @@ from functools import partial
 from time import perf_counter
 
 from agents.app import log_reader, supervision
-from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
@@ -179,3 +178,35 @@ class StageHost:
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
+
+
+# Bounds how much is buffered of an input that runs ahead of the clock, or of the inputs that a turn waits for.
+
+
+class Backpressure:
+    """Holds and releases the inputs of one stage. `wires` maps all of them from short to wire names; `alone` reads it alone."""
+
+    def __init__(self, consumer: FaustConsumer, wires: dict[str, str], bound: int, *, alone: frozenset[str]) -> None:
+        """`bound` is in bytes, for each input."""
+        self.consumer, self.wires, self.bound, self.alone = consumer, wires, bound, alone
+
+    def hold(self, owned: OwnedPartition, name: str) -> None:
+        """After a record of input `name` came in: hold that input if it is over the bound and no turn waits for it."""
+        aligner = owned.task.aligner
+        source = aligner.inputs[name]
+        if source.size > self.bound and source.next >= aligner.wanted(name) and name not in owned.held:
+            owned.held.add(name)
+            if name in self.alone:
+                self.consumer.pause(self.wires[name], owned.task.partition)
+
+    async def release(self, owned: OwnedPartition) -> None:
+        """Read on with the held inputs that the next turn waits for, or that were taken in."""
+        for name in sorted(owned.held):
+            if not owned.open:
+                return  # a rebalance began meanwhile, and recovery starts without pauses
+            aligner = owned.task.aligner
+            source = aligner.inputs[name]
+            if name in owned.held and (source.next < aligner.wanted(name) or source.size < self.bound // 2):
+                owned.held.discard(name)
+                read_on = self.consumer.resume if name in self.alone else self.consumer.seek
+                await read_on(self.wires[name], owned.task.partition, source.next)

@@ -34,8 +34,8 @@ def demo(  # noqa: PLR0913  # the flags of a command
     Starts a broker, a clock, a cluster of 46 pods, two workers and the consumers; ends with the same day without Ullage beside
     it, the reasons of one decision, and what to try next. Nothing is left running, and the log is kept in .run/demo.
     """
-    from agents.demo import demo_command
+    from agents.demo import demo
 
     settings = (common or SettingsOptions()).settings(demo__seconds=seconds, cluster__seed=seed)
-    flags = demo_command.DemoFlags(log=log, trace=trace, forever=forever, plain=plain, beside_upstream=beside_upstream)
-    return demo_command.run(settings, flags)
+    flags = demo.DemoFlags(log=log, trace=trace, forever=forever, plain=plain, beside_upstream=beside_upstream)
+    return demo.run_with_flags(settings, flags)

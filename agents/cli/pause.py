@@ -16,7 +16,7 @@ def pause(
 
     Mode and budget stay what they are.
     """
-    from agents.commands.change import pause as command
+    from agents.commands.change import mode as command
 
     command.pause(given(common).settings(), reason=reason)
 
@@ -27,6 +27,6 @@ def resume(
     common: CommonOptions | None = None,
 ) -> None:
     """End a pause. Mode and budget are what they were."""
-    from agents.commands.change import pause as command
+    from agents.commands.change import mode as command
 
     command.resume(given(common).settings(), reason=reason)

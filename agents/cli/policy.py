@@ -58,9 +58,9 @@ def list_policies(*, output: OutputOption = "yaml", common: CommonOptions | None
 
     A VPA object is a policy for its workload, too, and comes before a pattern; those are listed by `kubectl get vpa -A`.
     """
-    from agents.commands.change import policy_list
+    from agents.commands.change import policy
 
-    policy_list.show(given(common).settings(), output)
+    policy.show_in_force(given(common).settings(), output)
 
 
 Code = Annotated[str, Parameter(help="A policy as code: a .py file, or the name of an installed entry point.")]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -16,10 +17,12 @@ from agents.demo.day_screen import ScreenFrame
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.progress_display import ProgressDisplay, console
+from agents.processes.signals import Stop, stoppable
 from agents.settings import loading
+from agents.settings.all_settings import Settings
 from agents.telemetry import logging_setup
 from agents.why import explanation, explanation_lines
-from streams.errors import LogUnavailable
+from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 
@@ -156,3 +159,41 @@ def _fresh(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+# `ullage demo`: from settings and flags to a day or a trace; any signal stops it in order.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFlags:
+    """The flags of the demo."""
+
+    log: str | None = None
+    trace: Path | None = None
+    forever: bool = False
+    plain: bool = False
+    beside_upstream: bool = False
+
+
+def run_with_flags(settings: Settings, choice: DemoFlags) -> int:
+    """Play; the exit code. With `forever` being stopped is the normal end."""
+    ours = settings.demo
+    day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
+    if choice.trace is not None:
+        day = recorded_day.day_of(choice.trace, ours.seconds, ours.partitions)
+    wanted = DemoOptions(
+        day,
+        log=choice.log,
+        forever=choice.forever,
+        plain=choice.plain,
+        workers=ours.workers,
+        trace=choice.trace,
+        beside_upstream=choice.beside_upstream,
+    )
+    if choice.forever and choice.log == "memory":
+        raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
+    try:
+        with stoppable():
+            return run(wanted)
+    except Stop as stop:
+        return 0 if choice.forever else stop.code

@@ -11,25 +11,33 @@ from prometheus_client import CollectorRegistry
 
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependency_probes
-from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import await_fitting, telemetry_for
 from agents.processes.signals import pause, until_stopped
+from agents.processes.source_asg import connect_aws
 from agents.run import rules_in_log
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
 from agents.terminal.output import note
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
+from schemas.units import Seconds
 from streams.clients.kube.api import Api
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
+from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
+from streams.consumers.executing.executor import Executor
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.object_events import RecordEvent
+from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.consumers.pods.admission_lease import AdmissionLease, FindObjection, nothing_objects
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -221,3 +229,22 @@ def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
     stop.set()
     for thread in threads:
         thread.join(timeout=_STOP)
+
+
+# Puts the asg consumer together: AWS, the cluster's nodes, and how a node is emptied, by the settings.
+
+
+def asg(context: LogContext, settings: Settings, lease: HolderLease | None, record: RecordEvent) -> Executor:
+    """The asg consumer with these settings. Raises BadInput where the AWS SDK is not installed."""
+    api = Api(cluster_factory.connection(settings.cluster))
+    ours = settings.drain
+    options = RemovalOptions(
+        cordon=ours.cordon,
+        delay=Seconds(ours.delay_seconds),
+        gone_margin=Seconds(ours.gone_margin_seconds),
+        hooks=Seconds(ours.hooks_seconds),
+        evictions=ours.evictions,
+        protect=settings.aws.protect_instances,
+    )
+    world = NodeWorld(connect_aws(settings.aws), NodeDrainClient(api), CapacityBufferClient(api), real_time, record)
+    return asg_consumer(context, world, options, lease)

@@ -9,7 +9,7 @@ from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from streams.clients.kube.api import Api
 from streams.clients.kube.applied_objects import AppliedObjects
-from streams.clients.kube.label_selected_pods import LabelSelectedPods
+from streams.clients.kube.label_selectors import LabelSelectedPods
 from streams.clients.kube.scales import ScaleClient
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease

@@ -8,7 +8,7 @@ from agents.processes.consumer_webhook import real_time
 from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClockSettings, Settings
-from agents.settings.metrics_api_settings import MetricsApiSettings
+from agents.settings.consumer_settings import MetricsApiSettings
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from schemas import times
 from schemas.units import Seconds

@@ -16,7 +16,7 @@ from agents.processes.server_certificate import certificate_source, service_name
 from agents.run import python_gc
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
-from agents.settings.webhook_settings import WebhookSettings
+from agents.settings.consumer_settings import WebhookSettings
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds

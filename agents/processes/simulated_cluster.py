@@ -15,8 +15,7 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission
-from agents.processes.simulated_constraints import SimulatedConstraints
-from agents.processes.simulated_node_facts import SimulatedNodeFacts
+from agents.processes.simulated_constraints import SimulatedConstraints, SimulatedNodeFacts
 from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
 from streams.clients.cluster_port import AdmissionHook, admit_unchanged

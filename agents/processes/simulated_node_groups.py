@@ -19,7 +19,7 @@ from streams.log_context import LogContext
 from streams.simulated.api_server import KubernetesPaths
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.scheduling_changes import SchedulingChanges
-from streams.simulated.simulated_api import SimulatedApi
+from streams.simulated.simulated_client import SimulatedApi
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 

@@ -18,8 +18,7 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
-from agents.logic.validation.events import refuse
-from agents.logic.validation.future_events import ahead
+from agents.logic.validation.events import ahead, refuse
 from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_sources

@@ -14,9 +14,8 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.settings.autoscaler_settings import AutoscalerSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
-from agents.settings.metrics_api_settings import MetricsApiSettings
+from agents.settings.consumer_settings import AutoscalerSettings, MetricsApiSettings, WebhookSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import (
     HistorySettings,
@@ -25,7 +24,6 @@ from agents.settings.usage_source_settings import (
     ReceiverSettings,
     UsageSourceSettings,
 )
-from agents.settings.webhook_settings import WebhookSettings
 from schemas.bounds import LAST_SECOND
 from schemas.units import Seconds
 

@@ -7,7 +7,7 @@ margin, because the sum needs no other; `in_full` shows all of them. `because` i
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import adaptive_texts, event_descriptions, node_texts
+from agents.why import event_descriptions, node_texts
 
 _FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
@@ -30,7 +30,7 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
                 yield from _container(str(container), _mapping(about), margin)
         elif name == "policy_grounds" and isinstance(value, Mapping):
             for container, grounds in value.items():
-                yield from adaptive_texts.grounds(str(container), _mapping(grounds))
+                yield from policy_grounds(str(container), _mapping(grounds))
         elif name in _OFFERS and isinstance(value, Mapping) and "place" not in value:
             yield f"{_OFFERS[name]}: {event_descriptions.text(node_texts.amounts(value))}"
         elif name in _SENTENCES:
@@ -194,3 +194,110 @@ _NAMES: Mapping[str, str] = {
     "hpa_utilization": "the utilisation that HPAs scale by becomes",
     "budget": "share of pods that may be away at one time",
 }
+
+
+# What the numbers under a decision say of caps: which node, which policy, and which caps of a container.
+
+
+Because = Mapping[str, object]
+
+
+def capping_node(because: Because) -> str:
+    """The node that a workload's pods were cut down to; empty where there is none."""
+    said = because.get("node")
+    name = said.get("node") if isinstance(said, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def capping_policy(because: Because) -> str:
+    """The policy that governs the workload, in words; empty where there is none."""
+    said = because.get("policy")
+    if not isinstance(said, Mapping):
+        return ""
+    vpa, target = said.get("vpa"), said.get("target")
+    return f"VPA '{vpa}'" if isinstance(vpa, str) else f"policy '{target}'" if isinstance(target, str) else ""
+
+
+def cap_words(because: Because) -> Mapping[str, tuple[str, ...]]:
+    """The words for what caps each container, by which guard `capped` refused."""
+    said = because.get("caps")
+    caps = said if isinstance(said, Mapping) else {}
+    return {
+        name: tuple(word for word in each if isinstance(word, str))
+        for name, each in caps.items()
+        if isinstance(name, str) and isinstance(each, list | tuple)
+    }
+
+
+# What a policy as code says of the grounds of an amount; of `adaptive`, the sum behind it, what was promised and delivered.
+
+
+def policy_grounds(name: str, about: Mapping[str, object]) -> Iterator[str]:
+    """Sentences about one container."""
+    if "cpu_expert" not in about or "memory_expert" not in about:
+        yield f"{name}: {event_descriptions.text(about)}"
+        return
+    yield from (f"{name} {what}: {sentence}" for what, said in (("cpu", _cpu), ("memory", _memory)) for sentence in said(about))
+
+
+def _cpu(about: Mapping[str, object]) -> Iterator[str]:
+    cores = {key.removeprefix("cpu_"): _cores(about.get(key)) for key in about if key.startswith("cpu_")}
+    down, up, rise = (f"{_number_of(about, f'cpu_{key}'):g}" for key in ("down", "up", "raise"))
+    yield (
+        f"expert '{about['cpu_expert']}' says {cores['proposed']}, times a margin of {_number_of(about, 'cpu_margin'):.3f}, at "
+        f"least {cores['least']} and {rise} times the last {cores['last']}; not {cores['prior']}, if beyond {down} to {up} of it"
+    )
+    raised = _number_of(about, "cpu_raised_by")
+    yield f"in force {cores['request']}" + (f", {rise} times the {cores['raised_by']} that were used since" if raised else "")
+    short, promised = _number_of(about, "cpu_short_delivered"), _number_of(about, "cpu_short_promised")
+    held = "; nearly used up, so only experts that kept it are followed" if _number_of(about, "cpu_held") else ""
+    yield f"more used than requested in {short:.2%} of the time, promised at most {promised:.2%}{held}"
+    for key, word in (("more", "higher"), ("less", "lower")):
+        if about.get(f"cpu_{key}_expert") is not None:
+            yield (
+                f"the next {word} is '{about[f'cpu_{key}_expert']}' with {cores[f'{key}_request']}; it would have cost "
+                f"{cores[f'{key}_cost']} lately, instead of {cores['cost']}, time above the request counted in"
+            )
+
+
+def _memory(about: Mapping[str, object]) -> Iterator[str]:
+    sizes = {key.removeprefix("memory_"): _size(about.get(key)) for key in about if key.startswith("memory_")}
+    bound = "; at most {}, as the built-in estimator, as long as it is calm or hardly known"
+    most = "" if about.get("memory_at_most") is None else bound.format(sizes["at_most"])
+    yield (
+        f"expert '{about['memory_expert']}' says {sizes['base']}, times {_number_of(about, 'memory_margin'):g}; at least "
+        f"{_number_of(about, 'memory_guard'):g} times the last hour's {sizes['last_hour']}, and {sizes['least']}{most}"
+    )
+    before = (
+        ""
+        if about.get("memory_prior") is None
+        else f" instead of {sizes['prior']} (a raise is to {_number_of(about, 'memory_up'):g} times that or more)"
+    )
+    yield (
+        f"in force {sizes['request']}: when it changed last, {sizes['of']} times {_number_of(about, 'memory_factor'):g} "
+        f"because of its {about.get('memory_cause')}{before}"
+    )
+    kills = [event_descriptions.text(about.get(key)) for key in ("memory_kills", "memory_kills_built_in")]
+    yield (
+        f"{kills[0]} OOM kills, {kills[1]} under the built-in estimator on the same samples, promised at most "
+        f"{_number_of(about, 'memory_kills_promised'):.0%} of these; a kill is priced at "
+        f"{_number_of(about, 'memory_kill_price_hours'):.0f} hours of its memory"
+    )
+    for key, word in (("more", "one notch more"), ("less", "one notch less")):
+        if about.get(f"memory_{key}_margin") is not None:
+            margin, cost, more = (_number_of(about, f"memory_{key}_{what}") for what in ("margin", "cost", "kills"))
+            now = sizes[f"{key}_request"]
+            yield f"{word}, a margin of {margin:g}: {now} now, {cost:+.1%} requested so far, {more:+.2f} kills"
+
+
+def _number_of(about: Mapping[str, object], key: str) -> float:
+    value = about.get(key)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _cores(value: object) -> str:
+    return event_descriptions.amount(cpu=float(value)) if isinstance(value, int | float) else "nothing"
+
+
+def _size(value: object) -> str:
+    return event_descriptions.amount(memory=float(value)) if isinstance(value, int | float) else "nothing"

@@ -6,7 +6,7 @@ Only a scrape's rows of the workload in question count. Numbers are shortened fo
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
-from agents.why import leak_texts, memory_texts, node_texts, scaling_texts
+from agents.why import leak_texts, node_texts, scaling_texts
 from schemas import times, units
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
@@ -72,7 +72,7 @@ _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 def what(event: Event) -> str:
     """The event's name in plain words."""
-    by_words = memory_texts.WHAT.get(type(event))
+    by_words = leak_texts.WHAT.get(type(event))
     return _WHAT[type(event)] if by_words is None else by_words(event)
 
 
@@ -150,7 +150,7 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
-    others = (node_texts.NUMBERS, scaling_texts.NUMBERS, memory_texts.NUMBERS)
+    others = (node_texts.NUMBERS, scaling_texts.NUMBERS, leak_texts.NUMBERS)
     found = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
     if found is None:
         raise TypeError(f"an explanation has no words for a {type(event).__name__}")

@@ -1,8 +1,12 @@
-"""A memory leak in words: how fast, when the container is full, and what it is given at most."""
+"""A memory leak in words: how fast, when the container is full, what it is given at most; and events about limited memory."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
+from agents.why.node_texts import Numbers
 from schemas.decisions.recommendations import LeakEnd, MemoryLeak, MemoryLeakFound
+from schemas.decisions.vpa_conditions import MemoryLimitFound
 from schemas.units import bytes_text
 
 WORD = "leaking"
@@ -54,3 +58,30 @@ def _full(leak: MemoryLeak, now: datetime) -> str:
     if hours <= 0.0:
         return "full by now"
     return f"full in {hours:.0f} h" if hours >= 1.5 else f"full in {max(1.0, hours * 60):.0f} min"  # noqa: PLR2004  # as people round
+
+
+# What events about memory that leaks, or that is kept from a workload, are called in an explanation, and their numbers.
+
+
+def _leak(event: MemoryLeakFound) -> str:
+    return "memory leak over" if event.over else "memory leak goes on" if event.again else "memory leak found"
+
+
+def _limit(event: MemoryLimitFound) -> Numbers:
+    return {"workload": event.workload.key, **({} if event.over else {"reason": event.message})}
+
+
+NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
+    MemoryLeakFound: lambda event: {
+        "workload": event.workload.key,
+        "container": f"{event.leak.container}, {found(event)}",
+    },
+    MemoryLimitFound: _limit,
+}
+"""By the class of the event."""
+
+WHAT: Mapping[type, Callable[[Any], str]] = {
+    MemoryLeakFound: _leak,
+    MemoryLimitFound: lambda event: "memory limit over" if event.over else "memory limit found",
+}
+"""What an event is called in plain words, which depends on what it says."""

@@ -6,6 +6,7 @@ names the change. It deletes no topic and undoes nothing.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -138,3 +139,29 @@ def _configure(client: KafkaAdminClient, changes: Sequence[TopicChange]) -> None
     failed = [f"'{name}': {result}" for name, result in answer["topic"].items() if result != "OK"]
     if failed:
         raise LogUnavailable(f"changing the settings of topics did not work: {'; '.join(failed)}; look at the brokers' own log")
+
+
+# What topics take on the disks of the brokers, and how much room these have left, as the brokers say.
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Bytes that are kept of the topics, copies included; and what share of the fullest disk is free, if the brokers say."""
+
+    kept: int
+    room: float | None
+
+
+def disk_use(where: KafkaConnection, topics: Collection[str]) -> DiskUse:
+    """What these topics take. Raises LogUnavailable, also without the right to Describe the cluster."""
+    with connect(where, right="Describe on the cluster") as client:
+        folders = [folder for node in client.describe_log_dirs() for folder in node["log_dirs"]]
+    kept = sum(
+        partition["partition_size"]
+        for folder in folders
+        for topic in folder["topics"]
+        if topic["name"] in topics
+        for partition in topic["partitions"]
+    )
+    rooms = [folder["usable_bytes"] / folder["total_bytes"] for folder in folders if folder.get("total_bytes", 0) > 0]
+    return DiskUse(kept, min(rooms, default=None))

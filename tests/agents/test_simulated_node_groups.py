@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.commands.status import halted_scaling
+from agents.commands.status import waiting_work
 from schemas.decisions.node_updates import (
     NodeRemovalPlanned,
     NodeScalingHalted,
@@ -112,7 +112,7 @@ def test_a_shortage_concerns_its_group_alone_and_is_given_up_until_it_is_over() 
     assert {one.result for one in outcomes} == {Result.DONE}
     said = [one for one in fleet.events(NodeScalingHalted, "node-updates") if one.group == "away"]
     assert said[0].reason.startswith("it is left out, because its last growth failed with InsufficientInstanceCapacity")
-    row, pods = halted_scaling.rows(fleet.context, START + timedelta(minutes=30))
+    row, pods = waiting_work.rows(fleet.context, START + timedelta(minutes=30))
     assert (row.kind, row.name, row.state, row.warns) == ("node group", "away", "out", True)
     assert (pods.kind, pods.state, pods.warns) == ("pods", "waiting", True)
     fleet.run(minutes=75)

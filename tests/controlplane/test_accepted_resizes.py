@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.logic.resources import pod_acceptance, pod_resources, quota_admission, service_class
+from agents.logic.resources import pod_acceptance, pod_resources, quota_admission
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.quota_admission import QuotaPod
@@ -104,7 +104,7 @@ def _objection(fact: PodChanged, changed: dict[str, tuple[Amounts, Amounts]], ra
     before = QuotaPod(pod_resources.of_fact(fact))
     resized = [replace(each, requests=new[each.name][0], limits=new[each.name][1]) for each in fact.containers]
     kinds = {
-        service_class.service_class([*containers, *fact.init_containers], fact.requests, fact.limits)
+        pod_resources.service_class([*containers, *fact.init_containers], fact.requests, fact.limits)
         for containers in (fact.containers, resized)
     }
     if len(kinds) > 1:

@@ -14,7 +14,7 @@ import pytest
 
 from agents.processes import dependency_probes
 from agents.settings.all_settings import ClusterSettings, Settings
-from agents.settings.webhook_settings import WebhookSettings
+from agents.settings.consumer_settings import WebhookSettings
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned

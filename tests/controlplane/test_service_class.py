@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from agents.logic.resources.service_class import service_class
+from agents.logic.resources.pod_resources import service_class
 from streams.clients.kube.cluster_client import KubernetesClient
 from tests.controlplane.api_requests import Refused
 from tests.controlplane.world import World

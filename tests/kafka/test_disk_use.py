@@ -7,7 +7,7 @@ import pytest
 
 from agents.commands.health import doctor
 from agents.settings import loading
-from streams.admin import disk_use
+from streams.admin import topic_admin
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
@@ -21,11 +21,11 @@ def test_what_the_topics_keep_and_a_disk_with_little_room_are_said(
     noise = random.Random(1).randbytes(600_000)
     with KafkaLog(where) as log:
         log.append([NewRecord(topics.wire("outcomes"), partition, b"k", noise) for partition in range(2)])
-    use = disk_use.ask(where, {topics.wire("outcomes"), topics.wire("pod-changes")})
+    use = topic_admin.disk_use(where, {topics.wire("outcomes"), topics.wire("pod-changes")})
     assert 1_200_000 <= use.kept < 1_210_000
     assert use.room is not None
     assert 0 < use.room < 1
-    assert disk_use.ask(where, {topics.wire("pod-changes")}).kept == 0
+    assert topic_admin.disk_use(where, {topics.wire("pod-changes")}).kept == 0
 
     flags = {"log.brokers": broker, "topics.prefix": topics.prefix, "topics.partitions": "2"}
     settings = loading.load(flags=flags).settings

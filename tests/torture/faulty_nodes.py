@@ -30,7 +30,7 @@ from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.leases import leases
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import group_growth
+from streams.consumers.nodes import group_size
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
@@ -128,12 +128,12 @@ def _undrained() -> None:
 
 def _beyond() -> None:
     """A consumer that lets a group grow by one more than was decided."""
-    grow = group_growth.grow
+    grow = group_size.raise_size
 
     def more(aws: Any, plan: ScaleUpPlanned, permit: Any, *, protect: bool) -> Any:
         return grow(aws, replace(plan, after=plan.after + 1), permit, protect=protect)
 
-    group_growth.grow = more
+    group_size.raise_size = more
 
 
 MUTANTS = {"terminates undrained": _undrained, "grows too far": _beyond}

@@ -1,11 +1,11 @@
 """Runs `ullage mode`: how far Ullage may go in a cluster. `pause` and `resume` change a cluster's control in the same way."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from agents.commands.change import schedule_texts
 from agents.commands.change.operator_session import operator_session
 from agents.settings import log_factory, setting_texts
 from agents.settings.all_settings import Settings
@@ -37,7 +37,7 @@ def run(  # noqa: PLR0913  # one for each flag
         if last is not None and last.through:
             sentence(f"{settings.cluster.name} is left as it is: {describe(last)}")
             return
-    said = tuple(map(schedule_texts.read, schedules))
+    said = tuple(map(read_schedule, schedules))
     if Mode.APPLY in (mode, *(each.mode for each in said)) and not on_an_open_log and settings.log.kind == "kafka":
         _require_rights(settings)
     change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason, schedules=said)
@@ -137,3 +137,61 @@ def describe(said: ControlChanged, now: datetime | None = None) -> str:
     through = f" through {control.through}" if control.through else ""
     by = f"; set{through}" if control.by is None and through else "" if control.by is None else f"; set by {control.by}{through}"
     return f"{control.mode.value}, {control.budget:.0%} of the pods at one time{state}{schedules}{by}"
+
+
+# Runs `ullage pause` and `ullage resume`. Mode and budget stay what they are.
+
+
+def pause(settings: Settings, *, reason: str) -> None:
+    """Stop all changes to the cluster."""
+    change_control(settings, paused=True, reason=reason)
+
+
+def resume(settings: Settings, *, reason: str) -> None:
+    """End a pause."""
+    change_control(settings, paused=False, reason=reason)
+
+
+# Schedules as `ullage mode --schedule` takes them: what a ControlSchedule prints, with `h` and `%` beside minutes and shares.
+
+
+SCHEDULE_EXAMPLE = "0 9 * * mon-fri Europe/Berlin for 8h: mode shadow (office hours)"
+_WRITTEN = re.compile(
+    r"(?P<begins>@[a-z]+|(?:\S+\s+){4}\S+)(?:\s+(?P<zone>\S+))?\s+for\s+(?P<count>\d{1,5})\s*(?P<unit>min|h)\s*:"
+    r"(?P<says>[^()]*)(?:\((?P<reason>.*)\))?\s*",
+    re.DOTALL,
+)
+_MINUTES = {"min": 1, "h": 60}
+
+
+def read_schedule(text: str) -> ControlSchedule:
+    """A schedule. Raises BadInput for what cannot be read; whether it may be said is not looked at."""
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise BadInput(
+            f"--schedule '{text}' is none; one is '{SCHEDULE_EXAMPLE}', with mode, budget or paused, and commas between them"
+        )
+    mode: Mode | None = None
+    budget: Fraction | None = None
+    paused = False
+    for words in (part.split() for part in found["says"].split(",")):
+        match words:
+            case ["mode", word] if word in set(Mode):
+                mode = Mode(word)
+            case ["budget", share]:
+                budget = _share_of_schedule(share, text)
+            case ["paused"]:
+                paused = True
+            case _:
+                said, modes = " ".join(words), ", ".join(Mode)
+                raise BadInput(f"--schedule '{text}' says '{said}'; it says `mode` ({modes}), `budget` with a share, or `paused`")
+    minutes = int(found["count"]) * _MINUTES[found["unit"]]
+    begins = " ".join(found["begins"].split())
+    return ControlSchedule(begins, minutes, found["zone"] or "", mode, budget, paused, found["reason"] or "")
+
+
+def _share_of_schedule(share: str, text: str) -> Fraction:
+    try:
+        return Fraction(setting_texts.share(share))
+    except ValueError as error:
+        raise BadInput(f"--schedule '{text}' has the budget '{share}', which is no share of pods, such as 0.05 or 5%") from error

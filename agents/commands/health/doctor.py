@@ -144,12 +144,12 @@ def _volume(settings: Settings) -> DoctorCheck:
     """How much the topics and changelogs of this installation keep, and whether the brokers' disks have room."""
     from agents.run.stage_topics import stage_names
     from agents.settings import log_factory
-    from streams.admin import disk_use
+    from streams.admin import topic_admin
     from streams.topics import changelog_specs
 
     specs = [*log_factory.topics(settings).specs(), *changelog_specs(settings.worker.name, stage_names(), 1)]
     try:
-        use = disk_use.ask(log_factory.connection(settings), {spec.name for spec in specs})
+        use = topic_admin.disk_use(log_factory.connection(settings), {spec.name for spec in specs})
     except UllageError as error:
         return DoctorCheck("warn", "volume", f"what the log takes is not said: {error}", "it needs Describe on the Kafka cluster")
     kept = f"{use.kept / 1e9:.2f} GB of ours, copies included"

@@ -3,13 +3,14 @@
 Nothing is changed: a SelfSubjectAccessReview only asks. A cluster that cannot be reached ends these checks.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from agents.commands.health import doctor_registration_checks
 from agents.commands.health.doctor_check import DoctorCheck
 from agents.processes import component_rights
 from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
@@ -21,6 +22,7 @@ from streams.errors import BadInput, EdgeError, GiveUp, UllageError
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
+from streams.serving import certificates
 
 if TYPE_CHECKING:
     from streams.clients.kube.api import Api, ApiResponse
@@ -223,10 +225,10 @@ def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
     if answer.code != _OK:
         return check
     configuration = _body(answer)
-    ended = doctor_registration_checks.ended_authorities(configuration, datetime.now(UTC))  # noqa: TID251  # as the API server does
+    ended = ended_authorities(configuration, datetime.now(UTC))  # noqa: TID251  # as the API server does
     if ended is not None:
         return ended
-    for namespace, service in doctor_registration_checks.served_by(configuration):
+    for namespace, service in served_by(configuration):
         if _ask(api, f"/api/v1/namespaces/{namespace}/services/{service}").code == _NOT_FOUND:
             finding = f"'{name}' leads to Service '{namespace}/{service}', which is not there, so nobody is asked"
             return DoctorCheck(
@@ -240,7 +242,7 @@ def _external_metrics(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
     found = _found(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
     if found:
         ours = settings.metrics_api.namespace, settings.metrics_api.service
-        check = doctor_registration_checks.api_service(found, ours, wanted=settings.cluster.replicas)
+        check = api_service(found, ours, wanted=settings.cluster.replicas)
         if check is not None:
             yield check
 
@@ -300,3 +302,50 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("fail", "name", f"no source names cluster '{name}' in the log, but {there}", "set cluster.name")
     else:
         yield DoctorCheck("warn", "name", "no source has named a cluster in the log", "start `ullage source kube`")
+
+
+# The checks of `ullage doctor` on what was registered with the API server for the webhook and the metrics API.
+
+
+_RESTART = "start `ullage consumer webhook`, which renews them"
+
+
+def ended_authorities(configuration: Mapping[str, Any], now: datetime) -> DoctorCheck | None:
+    """A warning if the API server trusts nobody any more by a MutatingWebhookConfiguration; None if it does."""
+    for each in configuration.get("webhooks") or ():
+        bundle = (each.get("clientConfig") or {}).get("caBundle")
+        if not bundle:  # the API server trusts whom its own system trusts
+            continue
+        about = f"webhook '{each.get('name', '')}' of '{configuration['metadata']['name']}'"
+        try:
+            still_good = certificates.joined([base64.b64decode(bundle)], now)
+        except (BadInput, binascii.Error):
+            return DoctorCheck("fail", "webhook", f"the authorities of {about} cannot be read, so nobody is asked", _RESTART)
+        if not still_good:
+            return DoctorCheck("fail", "webhook", f"all authorities of {about} have expired, so nobody is asked", _RESTART)
+    return None
+
+
+def served_by(configuration: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The Services, by namespace and name, that a MutatingWebhookConfiguration leads to."""
+    found = [(each.get("clientConfig") or {}).get("service") for each in configuration.get("webhooks") or ()]
+    yield from sorted({(each.get("namespace", ""), each.get("name", "")) for each in found if each})
+
+
+def api_service(found: Mapping[str, Any], ours: tuple[str, str], *, wanted: bool) -> DoctorCheck | None:
+    """What is wrong with the APIService of external metrics; None where nothing is. `ours`: namespace and name of our Service."""
+    name, spec = found["metadata"]["name"], found.get("spec") or {}
+    service = spec.get("service") or {}
+    where = service.get("namespace", ""), service.get("name", "")
+    if where != ours:
+        if not wanted:
+            return None
+        finding = f"'{name}' is served by Service '{'/'.join(where)}', so no HPA sees our forecasts; a group has one server"
+        return DoctorCheck("warn", "apis", finding, "scale directly (docs/replicas.md), or take the other adapter away")
+    bad = [each for each in (found.get("status") or {}).get("conditions") or () if each.get("type") == "Available"]
+    if not bad or bad[0].get("status") == "True":
+        return DoctorCheck("ok", "apis", f"'{name}' is served by us") if wanted else None
+    why = f"{bad[0].get('reason', '')}: {bad[0].get('message', '')}"
+    finding = f"nobody serves '{name}' ({why}); while that is so, no namespace of the cluster can be deleted"
+    fix = "start `ullage consumer metrics-api`" if wanted else f"kubectl delete apiservice {name}"
+    return DoctorCheck("fail", "apis", finding, f"{fix}; is its Service reached from the API server?" if wanted else fix)

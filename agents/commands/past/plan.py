@@ -5,16 +5,15 @@ It asks the states of updater and scaler, with their guards, so it agrees with w
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 
 from agents.commands.change import mode
-from agents.commands.past import new_pods
-from agents.commands.past.new_pods import NewPodAmounts
 from agents.commands.past.newest_state import cluster_states
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
+from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.updater import Updater
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
@@ -24,6 +23,54 @@ from schemas import times
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode
+
+# What new pods of each workload would get from now on, by the updater's state: the webhook gives the same to a pod that begins.
+
+
+@dataclass(frozen=True, slots=True)
+class NewPodAmounts:
+    """One container of a workload's new pods: what the owner asks for, and what it would get instead."""
+
+    workload: str
+    container: str
+    before: Amounts
+    after: Amounts
+
+
+def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
+    """By workload and container, where a new pod would get anything else than its owner asks for."""
+    newest: dict[str, PodRecord] = {}
+    for pod in updater.clusters.pods.values():
+        key, known = pod.fact.workload.key, newest.get(pod.fact.workload.key)
+        if pod.fact.workload.cluster == cluster and (known is None or pod.fact.created > known.fact.created):
+            newest[key] = pod
+    for key, pod in sorted(newest.items()):
+        policy = updater.policies.of(key)
+        governed = policy is not None and not policy.policy.foreign and policy.policy.patch_new_pods
+        if policy is None or not governed or policy.policy.update_mode is UpdateMode.OFF or key in updater.clusters.reverts:
+            continue
+        yield from _of_pod(updater, _as_its_owner_asks(pod))
+
+
+def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:
+    advised = updater.advised(pod) or {}
+    for seen in pod.fact.containers:
+        target = advised[seen.name].target if seen.name in advised else Amounts()
+        cpu = seen.requests.cpu if target.cpu is None else target.cpu
+        memory = seen.requests.memory if target.memory is None else target.memory
+        if (cpu, memory) != (seen.requests.cpu, seen.requests.memory):
+            yield NewPodAmounts(pod.fact.workload.key, seen.name, seen.requests, Amounts(cpu, memory))
+
+
+def _as_its_owner_asks(pod: PodRecord) -> PodRecord:
+    noted = {} if pod.fact.admitted is None else {before.name: before for before in pod.fact.admitted.before}
+    containers = tuple(
+        replace(seen, requests=noted[seen.name].requests, limits=noted[seen.name].limits) if seen.name in noted else seen
+        for seen in pod.fact.containers
+    )
+    return replace(pod, fact=replace(pod.fact, containers=containers))
+
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
@@ -40,7 +87,7 @@ def run(settings: Settings, *, form: TextForm) -> None:
     unchanged = _unchanged(updater, cluster, pods)
     nodes = scaling_dry_run.pending(scaler, cluster, turn) if turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
-    begin = list(new_pods.amounts(updater, cluster))
+    begin = list(new_pod_amounts(updater, cluster))
     whole["new_pods"] = [
         {"workload": each.workload, "container": each.container, "from": asdict(each.before), "to": asdict(each.after)}
         for each in begin

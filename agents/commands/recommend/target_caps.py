@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from agents.commands.status import newest_records
 from agents.logic.updates.lasting_guards import CAPPING, LASTING, SAID_AGAIN
-from agents.why import caps_in_because, event_descriptions
+from agents.why import because_texts, event_descriptions
 from schemas.decisions.pod_updates import UpdateRefused
 from streams.codec.container_requests_reader import RecommendedAmounts, RecommendedRequests
 from streams.log_context import LogContext
@@ -71,7 +71,7 @@ def words(refused: UpdateRefused, container: str | None = None) -> tuple[str, ..
     word = CAPPING[refused.guard]
     if word:
         return (word,)
-    caps = caps_in_because.words(refused.because)
+    caps = because_texts.cap_words(refused.because)
     if not caps:
         return (refused.guard,)
     named = caps.values() if container is None else [caps.get(container, ())]
@@ -79,7 +79,7 @@ def words(refused: UpdateRefused, container: str | None = None) -> tuple[str, ..
 
 
 def _of_recommendation(decision: RecommendedRequests, amounts: RecommendedAmounts) -> Iterator[TargetCap]:
-    node, policy = caps_in_because.node(decision.because), caps_in_because.policy(decision.because)
+    node, policy = because_texts.capping_node(decision.because), because_texts.capping_policy(decision.because)
     for resource, scale in (("cpu", 1000.0), ("memory", 1.0)):
         free, target = getattr(amounts.uncapped, resource), getattr(amounts.target, resource)
         if free is None or target is None or abs(free - target) * scale < _HALVES:

@@ -6,12 +6,10 @@ from datetime import timedelta
 from agents.commands.change import mode
 from agents.commands.status import (
     clock_silence,
-    halted_scaling,
     mirrored_policies,
-    missing_webhook,
     status_rows,
     unanswered_plans,
-    waiting_inputs,
+    waiting_work,
     workload_warnings,
 )
 from agents.commands.status.status_rows import StatusRow, length
@@ -65,16 +63,16 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
         *status_rows.sources(context, now, settings.updates.reports_within),
         *mirrored_policies.rows(context),
         *mirrored_policies.resting(context, settings.vertical.recommender),
-        *waiting_inputs.rows(context.log, context.topics),
+        *waiting_work.waiting_inputs(context.log, context.topics),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
-        *halted_scaling.rows(context, now),
+        *waiting_work.rows(context, now),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
         *workload_warnings.left_alone(context, now),
         *workload_warnings.memory_limited(context),
         *workload_warnings.leaking(context, now),
         *workload_warnings.not_patched(context, now),
-        *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),
+        *(waiting_work.missing_webhooks(context, control) if settings.evictor.needs_webhook else ()),
         status_rows.dead_letters(context, now),
     ]
 

@@ -6,18 +6,18 @@ it leaves undone show that (see `unanswered_plans`). Only ends of partitions are
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from agents.commands.status import acting_consumers, newest_records
+from agents.commands.status import newest_records
 from agents.commands.status.newest_records import NewestRecords
 from agents.engine.checkpoint_selection import CheckpointMark, is_mark
 from agents.run.stage_topics import StageTopics
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.facts.sources import SourceReported
-from schemas.outcomes import Outcome, Result
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, Outcome, Result, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
 from schemas.units import Seconds
@@ -205,8 +205,8 @@ def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Itera
             counts.setdefault("unreadable", Counter())["outcomes"] += 1
             continue
         if isinstance(event, Outcome):
-            name = acting_consumers.name_of(event)
-            counts.setdefault(name, Counter())[acting_consumers.result_of(event)] += 1
+            name = consumer_of(event)
+            counts.setdefault(name, Counter())[result_of(event)] += 1
             last[name] = max(event.at, last.get(name, event.at))
             if event.result in (Result.FAILED, Result.LOST):
                 failed.add(name)
@@ -240,3 +240,37 @@ def length(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
+
+
+# Which consumer an outcome is of, by the name that its command has: people start and stop consumers, not kinds of acts.
+
+
+CONSUMERS: Mapping[Action, str] = {
+    Action.PATCH: "webhook",
+    Action.RESIZE: "resizer",
+    Action.EVICT: "evictor",
+    Action.SCALE: "autoscalers",
+    Action.SCALE_UP: "asg",
+    Action.REMOVE_NODE: "asg",
+    Action.SOFT_TAINT: "asg",
+    Action.CORRECT_SIZE: "asg",
+    Action.BUFFER_STATUS: "asg",
+}
+_ONE_ACT = (Action.PATCH, Action.RESIZE, Action.EVICT)
+"""The acts of consumers that have no other."""
+
+
+def consumer_of(outcome: Outcome) -> str:
+    """As `ullage consumer` calls it: `resizer`."""
+    if isinstance(outcome, ActionFinished):
+        return CONSUMERS[outcome.action]
+    return "status" if isinstance(outcome, StatusWritten) else "autoscalers"
+
+
+def result_of(outcome: Outcome) -> str:
+    """What came of it, with the act if its consumer has several: `done`, `scale-up done`."""
+    if isinstance(outcome, ObjectWritten):
+        return f"{outcome.object_kind} {outcome.change} {outcome.result}"
+    if isinstance(outcome, StatusWritten) or outcome.action in _ONE_ACT:
+        return str(outcome.result)
+    return f"{outcome.action} {outcome.result}"

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from agents.commands.status import newest_records
-from agents.commands.status.acting_consumers import CONSUMERS
 from agents.commands.status.newest_records import NewestRecords
-from agents.commands.status.status_rows import StatusRow, length
+from agents.commands.status.status_rows import CONSUMERS, StatusRow, length
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.decisions.node_updates import (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.adaptive import builtin_shadow, memory_rings
+from agents.logic.adaptive import builtin_shadow, rings
 from agents.logic.adaptive.builtin_shadow import GAIN, LEAST_RAISE, MOST_FACTOR
 from agents.logic.adaptive.memory_prior import KILLS_PRIOR, REQUESTS_PRIOR
 from agents.logic.adaptive.rings import F4, Singles, Wholes
@@ -78,9 +78,9 @@ STATE = (
     StateColumn("memory_started"),
     StateColumn("memory_highest", kind=F4),
     StateColumn("memory_day_highest", kind=F4),
-    StateColumn("memory_hours", np.nan, memory_rings.HOURS, F4),
-    StateColumn("memory_days", np.nan, memory_rings.DAYS, F4),
-    StateColumn("memory_season", np.nan, memory_rings.DAY, F4),
+    StateColumn("memory_hours", np.nan, rings.HOURS, F4),
+    StateColumn("memory_days", np.nan, rings.DAYS, F4),
+    StateColumn("memory_season", np.nan, rings.DAY, F4),
     StateColumn("memory_mean", kind=F4),
     StateColumn("memory_scale", kind=F4),
     StateColumn("memory_age", kind=F4),
@@ -146,7 +146,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     over = np.flatnonzero(hour != state.whole("memory_hour"))
     if len(over):
         score(state.part(over))
-        memory_rings.turn_hour(state.part(over), hour[over])
+        rings.turn_hour(state.part(over), hour[over])
     renewed = np.concatenate([new, over]) if len(new) else over
     if len(renewed):
         _renew(samples, places[renewed], state.part(renewed), use[renewed])
@@ -187,7 +187,7 @@ def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
     bases = state["memory_base_sums"] / weight[:, None]
     guard = np.maximum(GUARDS * (state["memory_guard_sum"] / weight)[:, None], state["memory_least"][:, None])
     requests = np.maximum(bases[:, None, :, None] * MARGINS, guard[:, :, None, None])
-    requests *= (state["memory_weight"] / F4(memory_rings.HOUR) / scale)[:, None, None, None]
+    requests *= (state["memory_weight"] / F4(rings.HOUR) / scale)[:, None, None, None]
     killed = state["memory_needed"].reshape(-1, len(GUARDS), len(BASES), 1) > MARGINS
     kept = F4(0.5 ** (1 / MEMORY))
     cost, kills = requests.reshape(len(state), EXPERTS), killed.reshape(len(state), EXPERTS)
@@ -211,14 +211,14 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     builtin_shadow.follow(state, samples.at[places], known.builtin)
     hour, hours = state.whole("memory_hour"), state["memory_hours"]
     rows = np.arange(len(state))
-    back = [hours[rows, (hour - ago) % memory_rings.HOURS] for ago in range(1, memory_rings.HOURS)]
+    back = [hours[rows, (hour - ago) % rings.HOURS] for ago in range(1, rings.HOURS)]
     one = np.fmax(use, back[0])
     six = one
     for before in back[1:]:
         six = np.fmax(six, before)
     three_days = np.fmax(np.fmax(six, state["memory_day_highest"]), np.fmax.reduce(state["memory_days"], axis=1))
     profile = state["memory_season"]
-    season = np.fmax(profile[rows, hour % memory_rings.DAY], profile[rows, (hour + 1) % memory_rings.DAY])
+    season = np.fmax(profile[rows, hour % rings.DAY], profile[rows, (hour + 1) % rings.DAY])
     leaks = np.maximum(state["memory_leaks"], use[:, None])
     quantile = np.maximum(state["memory_quantile"], 1)
     bases = np.stack([three_days, np.fmax(one, season), np.fmax(six, season), leaks[:, 0], leaks[:, 1], quantile], axis=1)
@@ -300,7 +300,7 @@ def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
     if not len(warm):
         return
     state, use, at = state.part(warm), use[warm], at[warm]
-    hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, memory_rings.DAY).astype(F4)
+    hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, rings.DAY).astype(F4)
     growth = state["memory_growth"]
     state["memory_growth"] = growth + (1 - np.exp2(-6 * hours)) * ((use - state["memory_last"]) / hours - growth)
     state["memory_last"] = use

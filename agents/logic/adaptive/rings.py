@@ -1,7 +1,12 @@
-"""Rings: the last hours or days of each container, each at the place of its number, NaN where nothing was seen."""
+"""What is kept of a container's memory when an hour is over: the highest use of hours and days, and moving means of it."""
 
 import numpy as np
 from numpy.typing import NDArray
+
+from agents.logic.vertical.policy_code import PolicyState
+
+# Rings: the last hours or days of each container, each at the place of its number, NaN where nothing was seen.
+
 
 F4 = np.float32
 Singles = NDArray[np.floating]
@@ -18,3 +23,54 @@ def put(ring: Singles, before: Wholes, now: Wholes, highest: Singles) -> Singles
         ring[missed, (before[missed] + gap) % size] = np.nan
     ring[now - before > size] = np.nan
     return ring
+
+
+HOUR = 12.0
+"""The weight of an hour."""
+SEASON = 0.15
+"""How far the profile of a day falls towards a lower day."""
+QUANTILE, QUANTILE_STEP = 0.97, 0.06
+"""The percentile of hours is followed by steps of its logarithm."""
+DAY, HOURS, DAYS = 24, 6, 4
+"""Hours of a day; hours and days whose highest use is kept."""
+
+
+def turn_hour(state: PolicyState, hour: Wholes) -> None:
+    """Put the hour that is over into rings, moving means and the percentile."""
+    before, highest = state.whole("memory_hour"), state["memory_highest"]
+    rows = np.arange(len(state))
+    season, last_hour = state["memory_season"].copy(), state["memory_hours"][rows, (before - 1) % HOURS]
+    state["memory_hours"] = put(state["memory_hours"], before, hour, highest)
+    last = season[rows, before % DAY]
+    season[rows, before % DAY] = np.where(np.isnan(last), highest, np.maximum(highest, last + F4(SEASON) * (highest - last)))
+    day, today = before // DAY, hour // DAY
+    day_highest = np.maximum(state["memory_day_highest"], highest)
+    state["memory_days"] = put(state["memory_days"], day, today, day_highest)
+    state["memory_season"] = season
+    state["memory_day_highest"] = np.where(today != day, 0, day_highest)
+    _move_means(state, hour - before, highest, last_hour)
+    state["memory_hour"] = hour
+    for column in ("memory_highest", "memory_sum", "memory_weight", "memory_guard_sum", "memory_base_sums", "memory_needed"):
+        state[column] = 0
+
+
+def _move_means(state: PolicyState, passed: Wholes, highest: Singles, last_hour: Singles) -> None:
+    weight = state["memory_weight"]
+    used = state["memory_sum"] / np.maximum(weight, F4(1e-6))
+    part = 1 - np.exp2(-weight / F4(12 * HOUR))
+    mean = state["memory_mean"] + part * (used - state["memory_mean"])
+    state["memory_mean"] = mean
+    age = state["memory_age"] + weight
+    share = np.maximum(1 - np.exp2(-weight / F4(72 * HOUR)), weight / np.maximum(age, F4(1e-6)))
+    state["memory_scale"], state["memory_age"] = state["memory_scale"] + share * (used - state["memory_scale"]), age
+    leaks = state["memory_leaks"]
+    fade = np.exp2(-passed[:, None].astype(F4) / np.array([2.0, 6.0], F4))
+    state["memory_leaks"] = np.maximum(highest[:, None], mean[:, None] + np.maximum(leaks - mean[:, None], 0) * fade)
+    quantile = state["memory_quantile"]
+    step = np.where(highest > quantile, F4(QUANTILE * QUANTILE_STEP), F4((QUANTILE - 1) * QUANTILE_STEP))
+    risen = np.minimum(quantile * np.exp(F4(8) * np.maximum(step, 0)), highest)
+    state["memory_quantile"] = np.where(highest > quantile, np.maximum(risen, quantile * np.exp(step)), quantile * np.exp(step))
+    ratio = np.abs(np.log(np.maximum(highest, 1) / np.maximum(last_hour, 1)))
+    volatility = state["memory_volatility"]
+    moved = np.where(volatility < 0, ratio, volatility + F4(0.04) * (ratio - volatility))
+    state["memory_volatility"] = np.where(np.isnan(ratio), volatility, moved)

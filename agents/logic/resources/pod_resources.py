@@ -3,7 +3,7 @@
 Sums are in billionths of a unit, as exact as quantities are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agents.logic.resources import resource_lists
@@ -94,3 +94,30 @@ def limited(pod: PodResources) -> dict[str, int]:
 def nano(amounts: Resources | None) -> dict[str, int]:
     """The amounts as numbers."""
     return {name: amount.nano for name, amount in (amounts or {}).items()}
+
+
+# The quality-of-service class that Kubernetes gives a pod. An in-place resize must not change it.
+
+
+_RESOURCES = ("cpu", "memory")
+_EXACT = 1_000_000_000
+"""CPU is compared in whole nanocores, so that sums of fractions are equal where Kubernetes finds them equal."""
+_NOTHING = Amounts()
+
+
+def service_class(containers: Iterable[ContainerSeen], requests: Amounts = _NOTHING, limits: Amounts = _NOTHING) -> str:
+    """`Guaranteed`, `Burstable` or `BestEffort`. `containers`: all, init containers too; `requests`, `limits`: the pod's own."""
+    whole = (requests, limits) != (_NOTHING, _NOTHING)
+    pairs = [(requests, limits)] if whole else [(container.requests, container.limits) for container in containers]
+    asked, most = _sums(request for request, _ in pairs), _sums(limit for _, limit in pairs)
+    if not any(asked.values()) and not any(most.values()):
+        return "BestEffort"
+    limited = all(_sums((limit,))[resource] for _, limit in pairs for resource in _RESOURCES)
+    return "Guaranteed" if limited and asked == most else "Burstable"
+
+
+def _sums(amounts: Iterable[Amounts]) -> dict[str, int]:
+    """Each resource in nanocores or bytes, so that zero means that it is not set."""
+    listed = list(amounts)
+    cpu = sum(round((each.cpu or 0.0) * _EXACT) for each in listed)
+    return {"cpu": cpu, "memory": sum(each.memory or 0 for each in listed)}

@@ -16,12 +16,43 @@ from agents.logic.usage.histograms import Histograms
 from agents.logic.usage.hourly_minima import COLUMNS as _SERIES
 from agents.logic.usage.hourly_minima import HourlyMinima
 from agents.logic.usage.memory_peaks import MemoryPeaks
-from agents.logic.usage.percentile_cache import PercentileCache
 from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.facts.usage import MetricsScraped
 from schemas.times import NEVER
 from schemas.units import Seconds
+
+# Percentiles of histograms that few samples change, such as memory's daily peaks: a row is only searched when it has changed.
+
+
+class PercentileCache:
+    """Finds `count` percentiles of rows of `histograms`, of which it alone takes the marks of what changed.
+
+    The result equals that of `Histograms.percentiles`, which depends only on a row's weights, total and shares.
+    """
+
+    def __init__(self, histograms: Histograms, count: int = 3) -> None:
+        self._of = histograms
+        self._shares = [np.zeros(0) for _ in range(count)]
+        self._found = [np.zeros(0) for _ in range(count)]
+
+    def find(self, rows: Indices, shares: Floats) -> list[Floats]:
+        """For each column of `shares` (rows, count) the percentiles, one element for each row."""
+        more = len(self._of.total) - len(self._found[0])
+        if more > 0:
+            self._shares, self._found = (
+                [np.append(each, np.zeros(more)) for each in kept] for kept in (self._shares, self._found)
+            )
+        again = self._of.changed[rows]
+        for before, share in zip(self._shares, shares.T, strict=True):
+            again |= before[rows] != share
+        if np.count_nonzero(again):
+            stale, wanted = rows[again], list(shares[again].T)
+            for kept, now in ((self._found, self._of.percentiles(stale, wanted)), (self._shares, wanted)):
+                for column, values in zip(kept, now, strict=True):
+                    column[stale] = values
+            self._of.changed[stale] = False
+        return [column[rows] for column in self._found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from streams.clients.kube.api import (
     accepted_body,
     unreadable_error,
 )
-from streams.clients.kube.pod_evictions import eviction_request
 
 _CORE = api_paths.root("v1")
 _METRICS = api_paths.root("metrics.k8s.io/v1beta1")
@@ -121,3 +120,21 @@ def _resources(name: str, requests: Amounts | None, limits: Amounts | None) -> d
         "limits": quantities.spell_amounts(limits or Amounts()),
     }
     return {"name": name, "resources": {kind: texts for kind, texts in spelled.items() if texts}}
+
+
+# The request by which the eviction API evicts a pod. The server enforces disruption budgets.
+
+
+def eviction_request(pod: PodName, grace: Seconds | None = None) -> ApiRequest:
+    """The request to evict a pod if it still has its uid. It gets `grace` seconds to end; None means its own grace period."""
+    options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
+    if grace is not None:
+        options["gracePeriodSeconds"] = int(grace)
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": options,
+    }
+    path = api_paths.scoped(_CORE, pod.namespace, "pods", pod.name, "eviction")
+    return ApiRequest(path, "evicting", f"{pod.namespace}/{pod.name}", "POST", body)

@@ -5,9 +5,16 @@ A selector that is present and empty matches every pod. It refuses what Kubernet
 
 import re
 from collections.abc import Mapping
+from urllib.parse import quote
+
+import msgspec
 
 from schemas.policies.selectors import Operator, Requirement
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
+from streams.clients.kube.json_objects import Json, ObjectOutline
 from streams.clients.kube.watched_objects import LabelExpression, LabelSelector
+from streams.clients.page_tokens import PageTokens
 
 _KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
@@ -49,3 +56,46 @@ def _part(part: str) -> Requirement:
     if match := _HAS.fullmatch(part):
         return Requirement(match[2], Operator.DOES_NOT_EXIST if match[1] else Operator.EXISTS)
     raise ValueError(f"'{part}' is no part of a label selector")
+
+
+# The pods that a selector selects, as plain JSON, for occasional looks at one workload's pods.
+
+
+PAGE = 500
+"""Pods in one page of a list."""
+
+
+class _ListMetadata(msgspec.Struct, frozen=True):
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _PodList(msgspec.Struct, frozen=True):
+    items: list[ObjectOutline] | None = None
+    metadata: _ListMetadata = _ListMetadata()
+
+
+class LabelSelectedPods:
+    """The pods of one API server."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def selected(self, namespace: str, selector: str) -> list[Json]:
+        """The pods, page by page; none for an empty selector. Raises Unreachable, TryAgain and GiveUp."""
+        if not selector:
+            return []
+        found: list[Json] = []
+        token, size, pages = "", PAGE, PageTokens("listing pods of", namespace)
+        start = f"{api_paths.scoped('/api/v1', namespace, 'pods')}?labelSelector={quote(selector, safe='')}"
+        while True:
+            path = f"{start}&limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
+            try:
+                request = ApiRequest(path, "listing pods of", f"{namespace} ({selector})")
+                body = accepted_body(self._api.send(request), request)
+            except ResponseTooLarge as error:
+                size = error.smaller_page(size)
+                continue
+            token = pages.following(decode_body(body, _PodList, request).metadata.continue_)
+            found += decode_body(body, Json, request).get("items") or ()
+            if not token:
+                return found

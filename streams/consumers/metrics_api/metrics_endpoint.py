@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 from aiohttp import web
 
 from schemas.policies.selectors import Operator
 from streams.clients.kube import label_selectors
-from streams.consumers.metrics_api import custom_metrics, discovery, front_proxy
+from streams.consumers.metrics_api import discovery, front_proxy
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
 
@@ -50,7 +50,7 @@ class MetricsEndpoint:
         now: Callable[[], datetime],
     ) -> None:
         self._answerer, self._watcher, self._not_ready, self._now = answerer, watcher, not_ready, now
-        asked_of = [f"{resource}/{metric}" for resource in custom_metrics.KINDS for metric in answerer.metrics]
+        asked_of = [f"{resource}/{metric}" for resource in CUSTOM_KINDS for metric in answerer.metrics]
         served = {EXTERNAL: list(answerer.metrics), CUSTOM: asked_of}
         self._documents = {path: orjson.dumps(found) for path, found in discovery.documents(served).items()}
         self._aggregated = orjson.dumps(discovery.aggregated(served))
@@ -97,14 +97,14 @@ class MetricsEndpoint:
             labels = _labels(request.query.get("metricLabelSelector" if "resource" in about else "labelSelector", ""))
             selector = labels
             if "resource" in about:
-                selector = custom_metrics.selector_of(about["resource"], about["namespace"], about["name"], labels)
+                selector = selector_of(about["resource"], about["namespace"], about["name"], labels)
         except ValueError as error:
             return _refusal(HTTPStatus.BAD_REQUEST, str(error))
         value = self._answerer.answer(metric, about["namespace"], selector, at.timestamp())
         if isinstance(value, str):
             return _refusal(HTTPStatus.NOT_FOUND, value)
         if "resource" in about:
-            return _json(orjson.dumps(custom_metrics.value_list(about, labels, _quantity(value), at)))
+            return _json(orjson.dumps(value_list(about, labels, _quantity(value), at)))
         return _json(orjson.dumps(_external(metric, labels, _quantity(value), at)))
 
     def _user(self, request: web.Request) -> str | None:
@@ -150,3 +150,40 @@ def _refusal(code: HTTPStatus, message: str) -> web.Response:
         "code": code.value,
     }
     return web.Response(body=orjson.dumps(status), content_type="application/json", status=code)
+
+
+# Custom metrics: the same forecasts and schedules, requested for the object that is scaled.
+
+
+CUSTOM_KINDS = {
+    "deployments.apps": ("Deployment", "apps/v1"),
+    "statefulsets.apps": ("StatefulSet", "apps/v1"),
+    "replicasets.apps": ("ReplicaSet", "apps/v1"),
+    "replicationcontrollers": ("ReplicationController", "v1"),
+}
+"""The objects that can be asked about: from the words of a path to kind and API version."""
+
+
+def selector_of(resource: str, namespace: str, name: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """The selector of a request for the same external metric. Raises ValueError for a resource that we do not scale."""
+    if resource not in CUSTOM_KINDS:
+        raise ValueError(f"there are no metrics of '{resource[:100]}'; there are some of {', '.join(CUSTOM_KINDS)}")
+    kind, _ = CUSTOM_KINDS[resource]
+    return {**labels, "targetKind": kind, "targetName": name, "targetNamespace": namespace}
+
+
+def value_list(question: Mapping[str, str], labels: Mapping[str, str], quantity: str, at: datetime) -> dict[str, Any]:
+    """The response in the API's form; `question` has the parts of the path: resource, namespace, name and metric."""
+    kind, version = CUSTOM_KINDS[question["resource"]]
+    item = {
+        "describedObject": {
+            "kind": kind,
+            "namespace": question["namespace"],
+            "name": question["name"],
+            "apiVersion": version,
+        },
+        "metric": {"name": question["metric"], "selector": {"matchLabels": dict(labels)} if labels else None},
+        "timestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "value": quantity,
+    }
+    return {"kind": CUSTOM.kind, "apiVersion": CUSTOM.group_version, "metadata": {}, "items": [item]}

@@ -18,7 +18,7 @@ from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import buffer_status, group_growth, group_size, node_events, removal_marks, soft_taints
+from streams.consumers.nodes import buffer_status, group_size, node_events, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError
@@ -42,7 +42,7 @@ def asg_consumer(
             ScaleUpPlanned,
             Action.SCALE_UP,
             act=lambda plan: _grow(world, plan, permit, protect=chosen.protect),
-            look=lambda plan: group_growth.look(world.aws, plan),
+            look=lambda plan: group_size.look_at_raised(world.aws, plan),
         ),
         Handler(
             TOPIC,
@@ -82,7 +82,7 @@ def _notice(world: NodeWorld, cluster: str, event: Event) -> None:
 
 def _grow(world: NodeWorld, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
     with node_events.recorded_failure(world.record, plan):
-        result = group_growth.grow(world.aws, plan, permit, protect=protect)
+        result = group_size.raise_size(world.aws, plan, permit, protect=protect)
     if result is None:
         node_events.record_growth(world.record, world.nodes, plan)
     return result

@@ -1,17 +1,18 @@
-"""Lets a group want no more nodes than there are, after its cloud has failed to deliver the others.
+"""Changes how many nodes a group wants: more, as planned, or no more than there are, where its cloud failed to deliver.
 
 AWS ends instances where a group wants fewer than it has, and chooses them itself. So the size is never lowered below the
 instances that the group has at this moment, and those in service are protected from the group's choice first: if AWS delivers
 one between our look and our request after all, that one goes, which has no pods yet.
 """
 
-from schemas.decisions.node_updates import SizeCorrectionPlanned
+from schemas.decisions.node_updates import ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
+from streams.consumers.nodes import instance_protection
 from streams.errors import TryAgain
 
 _SOON = Seconds(1.0)
@@ -56,3 +57,40 @@ def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> Ha
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
     reason = f"group '{plan.group}' wants {group.desired} nodes, and has {group.existing}"
     return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
+
+
+# Lets a group grow, if its desired size still is what the plan expected.
+
+
+def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
+    """Look, ask the permit, then AWS. Raises TryAgain and GiveUp."""
+    group = aws.group(plan.group)
+    if group is None:
+        return HandlerResult(Result.REFUSED, f"it moved: group '{plan.group}' is gone", OutcomeDetail.NOT_FOUND)
+    if group.desired >= plan.after:
+        return _raised_shown(group)
+    if group.desired != plan.before:
+        reason = f"it moved: group '{plan.group}' wants {group.desired} nodes, expected {plan.before}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    if group.unscalable:
+        return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
+    if plan.after > group.most:
+        reason = f"group '{plan.group}' may have {group.most} nodes, planned were {plan.after}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
+    permit.check("scaling group", plan.group)
+    aws.raise_desired(group, plan.after)
+    if protect:
+        instance_protection.protect(aws, group)
+    return None
+
+
+def look_at_raised(aws: AwsClient, plan: ScaleUpPlanned) -> HandlerResult | str:
+    """The result if the group has this desired size; else what it shows. Raises TryAgain and GiveUp."""
+    group = aws.group(plan.group)
+    if group is None:
+        return f"group '{plan.group}' is gone"
+    return _raised_shown(group) if group.desired >= plan.after else f"group '{group.name}' wants {group.desired} nodes"
+
+
+def _raised_shown(group: AutoScalingGroup) -> HandlerResult:
+    return HandlerResult(Result.DONE, f"group '{group.name}' wants {group.desired} nodes", OutcomeDetail.ALREADY_DONE)

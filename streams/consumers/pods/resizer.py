@@ -5,10 +5,13 @@ is an outcome at once, deferred or under way is one when following ends. A pod w
 expected is left alone, and so is one whose memory limit would fall below its use.
 """
 
+import structlog
+
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
+from schemas.units import Bytes
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.act_permit import ActPermit
@@ -18,9 +21,9 @@ from streams.consumers.executing.handler import LOOK_AGAIN, Handler, HandlerResu
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.largest_nodes import LargestNodes
 from streams.consumers.executing.object_events import RecordEvent, record_nothing
-from streams.consumers.pods import memory_in_use, plan_sanity
+from streams.consumers.pods import plan_sanity
 from streams.consumers.pods.pod_events import record_resize
-from streams.errors import UnderWay
+from streams.errors import GiveUp, TryAgain, UnderWay
 from streams.log_context import LogContext
 
 _VERDICTS = {
@@ -70,7 +73,7 @@ class Resizes:
         pod = find_live(self._client, plan.pod)
         if pod is None:
             return _gone(plan)
-        refused = _ended(pod, plan) or _moved(pod, plan) or memory_in_use.refusal(self._client, pod, plan)
+        refused = _ended(pod, plan) or _moved(pod, plan) or memory_refusal(self._client, pod, plan)
         if refused is not None:
             return refused
         self._permit.check("resizing", f"{pod.pod.namespace}/{pod.pod.name}")
@@ -124,3 +127,40 @@ def _quoting(verdict: str, pod: Pod) -> str:
 def _under_way(plan: ResizePlanned, detail: OutcomeDetail, answer: str) -> UnderWay:
     to = f"{plan.pod.namespace}/{plan.pod.name}"
     return UnderWay(doing="resizing", to=to, answer=answer, after=LOOK_AGAIN, detail=detail)
+
+
+# Whether a resize would set a container's memory limit below what the container uses: then it would be killed at once.
+
+
+_log = structlog.get_logger(__name__)
+
+
+def memory_refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
+    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins again."""
+    lowered = dict(_lowered(pod, plan))
+    used = _used(client, pod) if lowered else {}
+    for name, limit in lowered.items():
+        memory = used.get(name, Amounts()).memory
+        if memory is not None and memory > limit:
+            reason = f"container '{name}' uses {memory} bytes of memory, and its limit would be lowered to {limit}"
+            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.BELOW_USE)
+    return None
+
+
+def _lowered(pod: Pod, plan: ResizePlanned) -> list[tuple[str, Bytes]]:
+    """The containers whose memory limit is lowered while they run, and the new limits."""
+    found = []
+    for container in pod.containers:
+        after, before = plan.limits.get(container.name, Amounts()).memory, container.limits.memory
+        if after is not None and (before is None or after < before) and "memory" not in container.restarts_on:
+            found.append((container.name, after))
+    return found
+
+
+def _used(client: ClusterClient, pod: Pod) -> dict[str, Amounts]:
+    try:
+        usage = client.pod_usage(pod.pod.namespace, pod.pod.name)
+    except (TryAgain, GiveUp) as error:
+        _log.warning("use cannot be read, the kubelet looks at it", pod=f"{pod.pod.namespace}/{pod.pod.name}", error=str(error))
+        return {}
+    return {} if usage is None else dict(usage.containers)

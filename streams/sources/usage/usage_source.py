@@ -5,9 +5,9 @@ partition of its pod's workload, which comes from the log. Impossible rows are l
 goes on. What was not seen is absent, never zero. The source reads no clock: `at` is given.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -22,7 +22,6 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.sources.usage.deduplicator import Deduplicator
-from streams.sources.usage.pending_rows import PendingRows
 from streams.sources.usage.pod_workloads import PodWorkloads
 from streams.sources.usage.readings import Floats, Readings, RejectedRow, reject_impossible
 
@@ -175,3 +174,40 @@ class UsageSource:
 
 def _zero_if_missing(amounts: Floats) -> Floats:
     return np.where(np.isnan(amounts), 0.0, amounts)
+
+
+# Usage of pods that no source has published yet: kept for a few scrapes, because a new pod's fact may come a moment later.
+
+
+MOST_LOOKS = 5
+MOST_ROWS = 200_000
+"""Two scrapes of a large cluster, some 60 MB."""
+
+
+@dataclass(slots=True)
+class PendingRows:
+    """Batches of rows with the number of scrapes that looked for their pods in vain, oldest first."""
+
+    batches: deque[tuple[int, Readings]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        """How many rows are kept."""
+        return sum(len(batch) for _, batch in self.batches)
+
+    def drain(self) -> list[tuple[int, Readings]]:
+        """Every batch. The caller keeps again what is still unknown."""
+        batches = list(self.batches)
+        self.batches.clear()
+        return batches
+
+    def keep(self, readings: Readings, *, looks: int) -> list[Readings]:
+        """Keep rows after this many looks. Returns the rows that are given up instead."""
+        if not len(readings):
+            return []
+        if looks >= MOST_LOOKS:
+            return [readings]
+        self.batches.append((looks, readings))
+        given_up = []
+        while len(self) > MOST_ROWS:
+            given_up.append(self.batches.popleft()[1])
+        return given_up

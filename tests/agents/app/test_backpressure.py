@@ -8,11 +8,10 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.errors import IllegalStateError
 
-from agents.app.backpressure import Backpressure
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.log_reader import Stretch
 from agents.app.owned_partition import OwnedPartition, new_ledger
-from agents.app.stage_host import StageHost
+from agents.app.stage_host import Backpressure, StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Input

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agents.commands.compare.policy_code_command import TEMPLATE
 from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumns, answer
 from agents.logic.vertical.policy_states import nothing_remembered
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_process, policy_purity, policy_sources
 from agents.policies.policy_limits import PolicyLimits, PolicyWatch
 from agents.policies.policy_sources import PolicySource
-from agents.policies.policy_template import TEMPLATE
 from agents.policies.policy_trial import made_up_usage
 from agents.run import pipeline
 from agents.settings.all_settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from agents.settings import log_author
+from agents.commands.change import operator_session
 from agents.settings.all_settings import LogSettings, SecuritySettings, Settings
 from schemas.policies.authors import Author, KnownBy
 from tests.support import review_server
@@ -15,12 +15,12 @@ ME = Author(f"{getpass.getuser()}@{socket.gethostname()}", KnownBy.SYSTEM)
 
 
 def author_of(security: SecuritySettings) -> Author:
-    return log_author.author(Settings(log=LogSettings(security=security)))
+    return operator_session.author(Settings(log=LogSettings(security=security)))
 
 
 def test_without_a_login_it_is_the_user_of_the_host() -> None:
     assert author_of(SecuritySettings()) == ME
-    assert log_author.author(Settings(log=LogSettings(kind="file"))) == ME
+    assert operator_session.author(Settings(log=LogSettings(kind="file"))) == ME
 
 
 def test_a_login_is_the_principal() -> None:

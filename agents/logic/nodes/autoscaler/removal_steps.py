@@ -1,5 +1,6 @@
 """The steps of a decision that let nodes go: unneeded ones, outdated ones, and ones that a cheaper node could replace."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agents.logic.nodes.autoscaler.decision_inputs import DecisionPicture
@@ -7,13 +8,14 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.growth import scale_up
 from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.removal import consolidation, node_replacements, successors
+from agents.logic.nodes.removal import consolidation, node_replacements
 from agents.logic.nodes.removal.consolidation import Consolidation, ConsolidationRequest
 from agents.logic.nodes.removal.deletion_budgets import RunningDeletions
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.node_replacements import Replacements
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason
 from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def removals(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
         return before
     work, asked = _removal(auto, picture, before), picture.replace
     coming = picture.world.successors
-    auto.scale_down.successors = coming if auto.settings.scale_down.smaller else successors.no_smaller(coming)
+    auto.scale_down.successors = coming if auto.settings.scale_down.smaller else no_smaller(coming)
     auto.scale_down.look(picture.cluster, work.nodes, work.groups, work.scene)
     outdated = _replacements(work) if asked.names else before.outdated
     auto.scale_down.keep({node.row for node in work.nodes if node.name in asked.held}, work.nodes)
@@ -127,3 +129,19 @@ def soft_taints(auto: NodeAutoscaler, world: NodeDecisionInputs, before: NodeDec
     old = [node.node.name for node in staying if node.soft_tainted and node.node.name not in wanted][:most]
     new = [node.node.name for node in staying if not node.soft_tainted and node.node.name in wanted]
     return replace(before, untaint=old, taint=new[: most - len(old)])
+
+
+# What a drain must find room for: the pods that move, as large as they are or as large as they come back.
+
+
+def no_smaller(successors: Mapping[PodNature, PodNature]) -> dict[PodNature, PodNature]:
+    """The successors, none of which asks for less of a resource than its pod does now."""
+    return {pod: coming for pod, back in successors.items() if (coming := _larger(pod, back)) is not pod}
+
+
+def _larger(pod: PodNature, back: PodNature) -> PodNature:
+    now, later = dict(pod.shape.requests), dict(back.shape.requests)
+    most = {name: max(now.get(name, 0), later.get(name, 0)) for name in sorted(now.keys() | later.keys())}
+    if most == {name: amount for name, amount in now.items() if amount}:
+        return pod
+    return back if most == later else replace(back, shape=replace(back.shape, requests=tuple(most.items())))

@@ -9,14 +9,17 @@ had a node is described by its cloud, and as to amounts by nodes of the same typ
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from agents.logic.nodes.aws import node_templates
 from agents.logic.nodes.cluster import fact_conversion
 from agents.logic.nodes.cluster.scaler_table_values import KnownNode, LearnedPattern
 from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
-from agents.logic.nodes.scheduling import daemonset_pods
+from agents.logic.nodes.scheduling.node_columns import tolerates
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, is_kubelets
-from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, pairs
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, TaintEffect, Toleration, pairs
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import PodShapeSeen
@@ -183,7 +186,7 @@ class GroupPatterns:
         return replace(merged, allocatable=new.allocatable, capacity=new.capacity)
 
     def _running(self, node: SchedulingNode) -> list[PodShape]:
-        return [one.shape for one in self._daemons if daemonset_pods.runs(one.shape, node)[0]]
+        return [one.shape for one in self._daemons if runs_daemonset(one.shape, node)[0]]
 
     def _remains(self, pod: PodShapeSeen) -> bool:
         """Whether a new node runs such a pod, too, that is not counted among the known DaemonSets."""
@@ -250,3 +253,39 @@ def daemon_name(nature: PodNature) -> str:
     """The namespace and name of the DaemonSet of such pods."""
     owner = nature.owners[0].name if nature.owners else ""
     return f"{nature.shape.namespace}/{owner}"
+
+
+# Which DaemonSets put a pod on a node.
+
+
+_ALWAYS = tuple(
+    Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
+    for name, effect in (
+        ("not-ready", TaintEffect.NO_EXECUTE),
+        ("unreachable", TaintEffect.NO_EXECUTE),
+        ("disk-pressure", TaintEffect.NO_SCHEDULE),
+        ("memory-pressure", TaintEffect.NO_SCHEDULE),
+        ("pid-pressure", TaintEffect.NO_SCHEDULE),
+        ("unschedulable", TaintEffect.NO_SCHEDULE),
+    )
+)
+"""What the DaemonSet controller adds to each of its pods."""
+
+
+def runs_daemonset(template: PodShape, node: SchedulingNode) -> tuple[bool, bool]:
+    """Whether a DaemonSet with this pod template starts a pod on a node, and whether one that runs there may stay.
+
+    Only the node's name, its labels and its taints matter; resources do not.
+    Source: NodeShouldRunDaemonPod in Kubernetes' pkg/controller/daemon.
+    """
+    picture = ScheduledCluster()
+    picture.add(node)
+    here = slice(0, 1)
+    named = not template.node_name or template.node_name == node.name
+    if not named or not np.all(picture.columns.selected(template.node_selector, template.node_terms, here)):
+        return False, False
+    tolerations = (*template.tolerations, *_ALWAYS)
+    if tolerates(tolerations, node.taints):
+        return True, True
+    driven = [taint for taint in node.taints if taint.effect == TaintEffect.NO_EXECUTE]
+    return False, tolerates(tolerations, driven)

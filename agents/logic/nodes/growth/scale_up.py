@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, pending_pods, similar_node_groups
+from agents.logic.nodes.growth import expanders, node_estimator, pending_pods, similar_node_groups
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
@@ -323,7 +323,7 @@ def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> 
 def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found: ScaleUp) -> None:
     """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
     names = [best.group, *best.similar]
-    targets = group_balancing.share([replace(work.groups[name], target=work.targets[name]) for name in names], nodes)
+    targets = similar_node_groups.share_nodes([replace(work.groups[name], target=work.targets[name]) for name in names], nodes)
     for name in names:
         if name in targets:
             mine = tuple(pods) if name == best.group else ()

@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
 from schemas.names import Workload
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, ehpa_key
+from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, EhpaRemoved, ehpa_key
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved, tsp_key
+from schemas.policies.vpa import TargetRef
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import ehpa_policies, hpa_facts, prediction_policies
+from streams.sources.kube.publish import ehpa_policies, prediction_policies
 from streams.sources.kube.publish.fact_changes import NamesNothingError, PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
@@ -56,7 +57,7 @@ class AutoscalerPublisher:
         self._predictions: PublishedFacts[TimeSeriesPredictionChanged] = PublishedFacts(
             publish, lambda one: publish(TimeSeriesPredictionRemoved(now(), one.cluster, one.namespace, one.name))
         )
-        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda one: publish(hpa_facts.gone(one, now())))
+        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda one: publish(hpa_gone(one, now())))
         self._scaled: dict[str, HpaSeen] = {}
         self._targets: dict[str, str] = {}
         self._scales: dict[str, ControllerScale] = {}
@@ -141,7 +142,7 @@ class AutoscalerPublisher:
 
     def _hpa_seen(self, name: str, hpa: HpaObject) -> None:
         """An HPA that scales another workload now is gone for the former one. Raises ValueError, or NamesNothingError."""
-        fact, before = hpa_facts.seen(hpa, self._cluster, self._now()), self._scaled.pop(name, None)
+        fact, before = hpa_seen(hpa, self._cluster, self._now()), self._scaled.pop(name, None)
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
         if fact is None:
@@ -180,3 +181,42 @@ def _text(selector: LabelSelector | None) -> str:
     """The labels of a selector, as kubectl writes them; expressions are left out."""
     labels = (selector.match_labels if selector is not None else None) or {}
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+# HorizontalPodAutoscalers as facts: the spec of each, and what its controller reports.
+
+
+def hpa_seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
+    """The fact; None for one that names nothing to scale. Raises ValueError with the place of what cannot be."""
+    meta, spec, status = hpa.metadata, hpa.spec, hpa.status
+    ref = spec.scale_target_ref
+    if not ref.kind or not ref.name or "/" in ref.kind + ref.name:
+        return None
+    owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
+    return HpaSeen(
+        at=at,
+        workload=Workload(cluster, meta.namespace, ref.kind, ref.name),
+        namespace=meta.namespace,
+        name=meta.name,
+        created=meta.creation_timestamp or at,
+        target_ref=TargetRef(ref.kind, ref.name, ref.api_version),
+        max_replicas=spec.max_replicas,
+        min_replicas=spec.min_replicas,
+        metrics=ehpa_policies.read_metrics(spec.metrics),
+        behavior=ehpa_policies.behavior(spec.behavior),
+        current=status.current_replicas,
+        desired=status.desired_replicas,
+        last_scale=status.last_scale_time,
+        conditions=tuple(
+            HpaCondition(condition.type, condition.status, condition.reason, condition.message)
+            for condition in status.conditions or ()
+        ),
+        owner_uid=owners[0] if owners else "",
+        uid=meta.uid,
+        generation=meta.generation,
+    )
+
+
+def hpa_gone(known: HpaSeen, at: datetime) -> HpaGone:
+    """The fact that it is gone, or scales another workload now."""
+    return HpaGone(at, known.workload, known.namespace, known.name)

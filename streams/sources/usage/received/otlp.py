@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from streams.log import bounded_decompression
-from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableRequest, UnreadableSeries
+from streams.sources.usage.received.sample_table import RequestTooLarge, UnreadableRequest, UnreadableSeries
 from streams.sources.usage.received.usage_samples import NO_USAGE, SampleBatch, UsageKind, UsageSamples, UsageSeries
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"

@@ -22,7 +22,7 @@ from streams.errors import BadInput
 from streams.serving.https_server import LATE_ANSWER, LateAnswer, read_body
 from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.received import otlp, remote_write
-from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableRequest
+from streams.sources.usage.received.sample_table import RequestTooLarge, UnreadableRequest
 from streams.sources.usage.received.usage_samples import SampleBatch, UsageSamples
 
 MOST_WAITING = 8

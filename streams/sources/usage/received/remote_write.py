@@ -16,7 +16,7 @@ import cramjam
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from streams.sources.usage.promql import OWN_LABELS, MetricNames
-from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableRequest, UnreadableSeries
+from streams.sources.usage.received.sample_table import RequestTooLarge, UnreadableRequest, UnreadableSeries
 from streams.sources.usage.received.usage_samples import NO_USAGE, SampleBatch, UsageKind, UsageSamples, UsageSeries
 
 V1: Final = "prometheus.WriteRequest"

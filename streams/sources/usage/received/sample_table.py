@@ -163,3 +163,18 @@ def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: Float
     reach = sampled + np.minimum(to_start, to_zero) + to_end
     lengths = np.where(enough, until - after, 1.0)
     return np.where(enough, rise * (reach / np.where(enough, sampled, 1.0)) / lengths, np.nan)
+
+
+# Why a request of a sender is refused, as the sentence that it gets.
+
+
+class UnreadableRequest(ValueError):
+    """The body is not what its headers say. A sender should not send it again."""
+
+
+class RequestTooLarge(UnreadableRequest):
+    """The body is, or says that it will be, beyond a bound."""
+
+
+class UnreadableSeries(ValueError):
+    """One series of a request has labels that no series has. The others of the request are taken."""

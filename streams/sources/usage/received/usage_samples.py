@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from schemas.units import Seconds
 from streams.sources.usage.readings import AHEAD, ContainerId, Floats, Readings, no_readings, whole_amounts
-from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableSeries
-from streams.sources.usage.received.sample_table import SampleTable
+from streams.sources.usage.received.sample_table import RequestTooLarge, SampleTable, UnreadableSeries
 
 LOOKBACK = Seconds(300.0)
 """Seconds for which a sample is current, where no stale marker ends its series: PromQL's lookback."""

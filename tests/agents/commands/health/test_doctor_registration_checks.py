@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.commands.health import doctor_registration_checks
+from agents.commands.health import doctor_cluster_checks
 from streams.serving.certificates import LIFE, self_made
 
 MADE = datetime(2026, 1, 5, tzinfo=UTC)
@@ -31,14 +31,14 @@ def configuration(bundle: bytes) -> dict[str, Any]:
     ],
 )
 def test_a_webhook_whose_authorities_have_all_expired_is_a_failure(bundle: bytes, after: timedelta, said: str | None) -> None:
-    check = doctor_registration_checks.ended_authorities(configuration(bundle), MADE + after)
+    check = doctor_cluster_checks.ended_authorities(configuration(bundle), MADE + after)
     assert (check is None) == (said is None)
     assert check is None or (check.level == "fail" and str(said) in check.finding)
 
 
 def test_the_services_of_a_webhook_are_named_once() -> None:
-    assert list(doctor_registration_checks.served_by(configuration(OLD))) == [("ullage", "ullage-webhook")]
-    assert list(doctor_registration_checks.served_by({"webhooks": [{"clientConfig": {"url": "https://here/"}}]})) == []
+    assert list(doctor_cluster_checks.served_by(configuration(OLD))) == [("ullage", "ullage-webhook")]
+    assert list(doctor_cluster_checks.served_by({"webhooks": [{"clientConfig": {"url": "https://here/"}}]})) == []
 
 
 def registered(service: tuple[str, str], available: str) -> dict[str, Any]:
@@ -61,6 +61,6 @@ def registered(service: tuple[str, str], available: str) -> dict[str, Any]:
 def test_an_api_service_without_a_server_is_a_failure_also_where_it_is_left_over(
     service: tuple[str, str], available: str, wanted: bool, level: str | None, said: str
 ) -> None:
-    check = doctor_registration_checks.api_service(registered(service, available), OURS, wanted=wanted)
+    check = doctor_cluster_checks.api_service(registered(service, available), OURS, wanted=wanted)
     assert (None if check is None else check.level) == level
     assert check is None or said in check.finding

@@ -159,7 +159,7 @@ def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: 
 
 
 def test_the_page_is_of_one_moment_though_the_log_moves_on_while_it_is_read(tmp_path: Path) -> None:
-    log = kept_day.keep(tmp_path, hours=0.2)
+    log = demo_hour_log.keep(tmp_path, hours=0.2)
     settings = loading.load(flags={"log.kind": "file", "log.path": str(log), "cluster.name": "demo"}).settings
     with log_factory.log_to_read(settings) as (opened, fitted):
         context = LogContext.of(opened, log_factory.topics(fitted), "demo")

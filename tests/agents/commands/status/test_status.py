@@ -12,7 +12,7 @@ import pytest
 from agents import cli
 from agents.cli.consumer import ConsumerName
 from agents.commands.status import clock_silence, status_rows
-from agents.commands.status.acting_consumers import CONSUMERS
+from agents.commands.status.status_rows import CONSUMERS
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.settings.all_settings import Settings

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agents.logic.nodes.cluster import group_patterns
 from agents.logic.nodes.removal import drain_rules, node_utilization
 from agents.logic.nodes.removal.drain_rules import (
     DisruptionBudget,
@@ -12,7 +13,7 @@ from agents.logic.nodes.removal.drain_rules import (
     DrainSettings,
     KnownControllers,
 )
-from agents.logic.nodes.scheduling import daemonset_pods, placement_rules, pod_scheduling_needs
+from agents.logic.nodes.scheduling import placement_rules, pod_scheduling_needs
 from tests.support.ca_vectors import node, pod, shape, vectors
 
 Vector = dict[str, Any]
@@ -39,7 +40,7 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", vectors("daemonset_on_node"))
 def test_a_daemonset_runs_where_upstream_runs_it(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    found = daemonset_pods.runs(shape(inputs["daemonset_pod_template"]), node(inputs["node"]))
+    found = group_patterns.runs_daemonset(shape(inputs["daemonset_pod_template"]), node(inputs["node"]))
     assert found == (expected["should_run"], expected["should_continue_running"])
 
 

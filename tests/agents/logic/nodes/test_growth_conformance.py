@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, priority_config, similar_node_groups
+from agents.logic.nodes.growth import expanders, node_estimator, priority_config, similar_node_groups
 from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
@@ -137,7 +137,7 @@ OVER = GroupRow("5", 0, 3, 6)
     ],
 )
 def test_new_nodes_go_to_the_smallest_groups_one_by_one(groups: list[GroupRow], nodes: int, sizes: list[int]) -> None:
-    targets = group_balancing.share(groups, nodes)
+    targets = similar_node_groups.share_nodes(groups, nodes)
     assert sorted({**{one.name: one.target for one in groups}, **targets}.values()) == sizes
     assert OVER.name not in targets
 

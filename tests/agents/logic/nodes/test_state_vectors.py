@@ -13,7 +13,7 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import (
     StateSettings,
 )
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.growth import group_balancing, similar_node_groups
+from agents.logic.nodes.growth import similar_node_groups
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
@@ -47,7 +47,7 @@ def _backoff_step(backoff: Backoff, step: Vector) -> Vector:
 @pytest.mark.parametrize("vector", vectors("balance"))
 def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None:
     groups = [GroupRow(one["name"], 0, one["max"], one["target"]) for one in vector["inputs"]["groups"]]
-    targets = group_balancing.share(groups, vector["inputs"]["new_nodes"])
+    targets = similar_node_groups.share_nodes(groups, vector["inputs"]["new_nodes"])
     expected = vector["expected"]
     assert sum(targets[one.name] - one.target for one in groups if one.name in targets) == expected["added"]
     before = {one.name: one.target for one in groups}

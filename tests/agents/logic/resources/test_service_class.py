@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.resources.service_class import service_class
+from agents.logic.resources.pod_resources import service_class
 from schemas.facts.pods import ContainerSeen
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores

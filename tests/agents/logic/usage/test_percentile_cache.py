@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from agents.engine.tables.row_table import RowTable
 from agents.logic.usage.buckets import memory_buckets
+from agents.logic.usage.container_usage import PercentileCache
 from agents.logic.usage.histogram_checkpoints import restore
 from agents.logic.usage.histograms import Histograms
-from agents.logic.usage.percentile_cache import PercentileCache
 from schemas.facts.vpa_checkpoints import SavedHistogram
 
 DAY, NOW, SCALE = 86_400.0, 1_767_225_600.0, memory_buckets(0.05)

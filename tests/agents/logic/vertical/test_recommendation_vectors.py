@@ -27,7 +27,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef, VpaChanged
-from streams.consumers.vpa_status.desired_status import container_resources
+from streams.consumers.vpa_status.status_writer import container_resources
 from tests.support.quantities import quantity
 from tests.support.recommendation_vectors import amounts, policy
 from tests.support.upstream_model import EPOCH, grown, settings

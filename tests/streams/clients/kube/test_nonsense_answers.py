@@ -15,7 +15,7 @@ from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.json_objects import PlainObjects
-from streams.clients.kube.label_selected_pods import LabelSelectedPods
+from streams.clients.kube.label_selectors import LabelSelectedPods
 from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.errors import GiveUp, TryAgain

@@ -8,7 +8,7 @@ import structlog
 
 from schemas.facts.sources import SourceReported
 from streams.errors import LogUnavailable, TryAgain
-from streams.sources.usage import pending_rows
+from streams.sources.usage import usage_source
 from streams.sources.usage.readings import Readings
 from tests.support.usage_scene import CART, NAN, WEB, UsageScene, at, readings
 
@@ -156,7 +156,7 @@ def test_usage_of_a_pod_that_is_never_published_is_dropped_after_five_looks_with
 
 
 def test_what_waits_for_its_pods_is_bounded(scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_rows, "MOST_ROWS", 3)
+    monkeypatch.setattr(usage_source, "MOST_ROWS", 3)
     source = scene.source()
     for scrape in (1, 2):
         scene.asks = lambda _, end=60.0 * scrape: readings(*(("shop", f"ghost-{i}", "main", 0.5, 2e8, end) for i in range(2)))
@@ -222,7 +222,7 @@ def test_an_answer_without_a_container_is_said_and_so_is_usage_of_pods_that_nobo
     source.scrape(at(60))
     scene.asks = lambda _: readings((*ROW, 100.0))
     source.scrape(at(120))
-    for scrape in range(3, 3 + pending_rows.MOST_LOOKS):
+    for scrape in range(3, 3 + usage_source.MOST_LOOKS):
         scene.asks = lambda _, end=60.0 * scrape: readings((*ROW, end), ("shop", "nobody", "main", 0.1, 1e7, end))
         source.scrape(at(60 * scrape))
     said = [event.lacks for partition, event in scene.reports() if partition == 0]

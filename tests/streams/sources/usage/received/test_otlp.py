@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 
 from schemas.units import Seconds
 from streams.sources.usage.received import otlp
-from streams.sources.usage.received.received_errors import UnreadableRequest
+from streams.sources.usage.received.sample_table import UnreadableRequest
 from streams.sources.usage.received.usage_samples import UsageSamples
 from tests.support.receiver_scene import NOW, ReceiverScene, steady
 

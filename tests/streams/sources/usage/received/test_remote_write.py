@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas.units import Seconds
 from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.received import remote_write
-from streams.sources.usage.received.received_errors import UnreadableRequest
+from streams.sources.usage.received.sample_table import UnreadableRequest
 from streams.sources.usage.received.usage_samples import UsageSamples
 from tests.support import usage_senders
 from tests.support.receiver_scene import BEGIN, NOW, ReceiverScene, steady

@@ -1,4 +1,4 @@
-"""The settings of the admission webhook."""
+"""The settings of the consumers that serve or keep objects: the admission webhook, the metrics API, and EHPAs' autoscalers."""
 
 import re
 from pathlib import Path
@@ -83,4 +83,81 @@ class WebhookSettings(SettingsGroup):
         if self.max_boosted_cpu is not None and not _QUANTITY.fullmatch(self.max_boosted_cpu):
             msg = f"webhook.max_boosted_cpu is '{self.max_boosted_cpu}', which is no amount of CPU such as '4' or '1500m'"
             raise ValueError(msg)
+        return self
+
+
+# The settings of the consumer that keeps what follows from EHPAs.
+
+
+class AutoscalerSettings(SettingsGroup):
+    """The consumer that keeps generated autoscalers, and scales."""
+
+    resync_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """How often each EHPA is looked at, in seconds, where nothing new is known of it: somebody may have changed its HPA."""
+    preview_seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
+    """How often one is looked at whose strategy is Preview; upstream's interval of Substitutes."""
+    writers: Annotated[int, Field(ge=1, le=100)] = 8
+    """EHPAs that are looked at at one time."""
+    rate: Annotated[float, Field(gt=0, le=100_000)] = 20.0
+    """EHPAs that are looked at in a second, on the long run; each costs some four requests."""
+    burst: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """... and at once, after a rest."""
+    label_prefixes: tuple[str, ...] = ()
+    """Beginnings of labels that an EHPA hands on to its HPA; upstream's ehpa-propagation-label-prefixes."""
+    labels: tuple[str, ...] = ()
+    """Labels that it hands on; upstream's ehpa-propagation-labels."""
+    annotation_prefixes: tuple[str, ...] = ()
+    """Beginnings of annotations that it hands on; upstream's ehpa-propagation-annotation-prefixes."""
+    annotations: tuple[str, ...] = ()
+    """Annotations that it hands on; upstream's ehpa-propagation-annotations."""
+
+
+# The settings of the metrics API.
+
+
+class MetricsApiSettings(SettingsGroup):
+    """The consumer that answers for external metrics."""
+
+    host: str = "0.0.0.0"  # noqa: S104  # the API server comes from elsewhere
+    """The address that it listens on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 6443
+    """The port that it listens on; 0 takes a free one."""
+    namespace: KubernetesName = "ullage"
+    """Its own namespace: there are its Service and its certificate's Secret."""
+    service: KubernetesName = "ullage-metrics-api"
+    """The Service through which the API server reaches it."""
+    service_port: Annotated[int, Field(ge=1, le=65535)] = 443
+    """The port of that Service."""
+    self_register: bool = True
+    """Whether it makes its own APIService; else others do, and it only keeps the authorities in it up."""
+    custom: bool = False
+    """Whether it is registered for custom metrics, too; where another adapter serves them, that one is left alone."""
+    certificate: Path | None = None
+    """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
+    key: Path | None = None
+    """The key of the certificate."""
+    ca: Path | None = None
+    """The authorities that vouch for the certificate, to be put into the APIService."""
+    certificate_folder: Path | None = None
+    """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
+    certificate_secret: KubernetesName = "ullage-metrics-api-certificate"  # noqa: S105  # the name of a Secret is none
+    """The Secret of a certificate of its own."""
+    certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
+    """How long a certificate of its own holds, in hours."""
+    renew_hours: Annotated[float, Field(gt=0, le=8760)] = 24.0
+    """How long before its end it is renewed, in hours."""
+    linger_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
+    """How long it goes on answering when it was asked to stop: news of that take a while to get around."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            msg = "metrics_api.certificate and metrics_api.key belong together: set both or none"
+            raise ValueError(msg)
+        if self.certificate is not None and self.certificate_folder is not None:
+            msg = "metrics_api.certificate is given, so metrics_api.certificate_folder, for one of its own, makes no sense"
+            raise ValueError(msg)
+        if self.renew_hours >= self.certificate_hours:
+            hours = f"{self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
+            raise ValueError(f"metrics_api.renew_hours is {hours}")
         return self

@@ -1,0 +1,113 @@
+"""What waits, in rows of `ullage status`: groups that are out and pods without a node, evictions without a webhook, inputs.
+
+That a group is out or a pod waits is said every ten minutes, so fifteen are read.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from agents.commands.status import newest_records
+from agents.commands.status.status_rows import StatusRow
+from agents.run import stage_topics
+from schemas.catalogue import CATALOGUE, parse_wire_name
+from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
+from schemas.decisions.scale_refusal_codes import PODS_WAIT
+from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.policies.control import ControlChanged, Mode
+from streams import clock_log, reverse_log_reader
+from streams.clock_log import ClockReader
+from streams.codec.event_codec import header
+from streams.log.log_port import Log
+from streams.log_context import LogContext
+from streams.log_range import has_topic
+from streams.sources import truncated_partition_filler
+from streams.sources.truncated_partition_filler import TruncatedPartition
+from streams.topics import CLOCK, Topics
+
+_SAID_WITHIN = timedelta(minutes=15)
+_TOPIC = "node-updates"
+
+
+def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
+    """A row for each group that is out, and for a cluster in which nothing grows or shrinks. Raises LogUnavailable."""
+    kinds = {CATALOGUE.of(said).wire for said in (NodeScalingHalted, ScaleRefused)}
+    newest: dict[tuple[str, str], NodeScalingHalted] = {}
+    waiting: dict[str, ScaleRefused] = {}
+    for record in newest_records.read(context.log, context.topics.wire(_TOPIC), now - _SAID_WITHIN).records:
+        event = context.codec.decode_or_none(record) if header(record, "ce_type") in kinds else None
+        if isinstance(event, ScaleRefused) and event.code in PODS_WAIT:
+            waiting[event.subject.id] = event
+        if isinstance(event, NodeScalingHalted):
+            key = event.cluster, event.group
+            newest[key] = max(event, newest.get(key, event), key=lambda said: said.at)
+    for (cluster, group), said in sorted(newest.items()):
+        if said.code and group:
+            yield StatusRow("node group", group, "out", f"cluster '{cluster}'; {said.code}: {said.reason}", warns=True)
+        elif said.code:
+            yield StatusRow("nodes", cluster, "halted", f"nothing grows or shrinks: {said.reason}", warns=True)
+    for _shape, refused in sorted(waiting.items()):
+        subject = refused.subject
+        what = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
+        number = f"{refused.count} pods" if refused.count else "pods"
+        yield StatusRow("pods", what, "waiting", f"cluster '{refused.cluster}'; {number}: {refused.reason}", warns=True)
+
+
+# Says that evictions wait for an admission webhook, by the newest fact about its Lease: without one nobody is evicted.
+
+
+LOOKED_AT = 25_000
+"""The last records of the cluster's partition among which the fact is looked for: `source kube` repeats it every three hours."""
+_LEASES, _KIND = "pod-changes-by-cluster", "webhook-lease-seen"
+
+
+def missing_webhooks(context: LogContext, control: ControlChanged | None) -> Iterator[StatusRow]:
+    """A row while no webhook is at work in the configured cluster; none where nobody looks for one. Raises LogUnavailable."""
+    if control is None or control.mode not in (Mode.PLAN, Mode.APPLY):
+        return
+    seen = _newest(context)
+    if seen is not None and not seen.alive:
+        says = f"no pod is evicted while no admission webhook is at work: {seen.reason}; start `ullage consumer webhook`"
+        yield StatusRow("consumer", f"evictor in {context.cluster}", "waiting", says, warns=control.mode is Mode.APPLY)
+
+
+def _newest(context: LogContext) -> WebhookLeaseSeen | None:
+    log, (wire, partition) = context.log, context.cluster_partition(_LEASES)
+    if not has_topic(log, wire):
+        return None
+    end = log.end(wire, partition)
+    begin = max(log.begin(wire, partition), end - LOOKED_AT)
+    for record in reverse_log_reader.backwards(log, {(wire, partition): (begin, end)}):
+        if (parse_wire_name(header(record, "ce_type") or "") or ("",))[0] == _KIND:
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, WebhookLeaseSeen) and event.cluster == context.cluster:
+                return event
+    return None
+
+
+# Inputs that the clock says were longer than they are now: the turns of their partitions wait, whatever else comes in.
+
+
+MOST_ROWS = 10
+"""Inputs that are named at most; the others are counted."""
+
+
+def waiting_inputs(log: Log, topics: Topics) -> Iterator[StatusRow]:
+    """A row for each of the first ones, and one with the number of others."""
+    waiting = list(_lost(log, topics).values())
+    for lost in waiting[:MOST_ROWS]:
+        stages = ", ".join(stage.name for stage in stage_topics.ALL if lost.topic in stage.reads)
+        says = f"{stages} wait: it ends at offset {lost.end.offset}, and the clock has seen it end at {lost.wanted}"
+        yield StatusRow("input", f"{lost.topic}:{lost.partition}", "lost its end", says, warns=True)
+    if len(waiting) > MOST_ROWS:
+        yield StatusRow(
+            "input", "others", "lost its end", f"{len(waiting) - MOST_ROWS} more inputs have lost their ends", warns=True
+        )
+
+
+def _lost(log: Log, topics: Topics) -> Mapping[tuple[str, int], TruncatedPartition]:
+    if not has_topic(log, topics.wire(CLOCK)):
+        return {}
+    clock = ClockReader(log, topics)
+    clock.catch_up()
+    names = [name for name in stage_topics.input_topics() if has_topic(log, topics.wire(name))]
+    return truncated_partition_filler.among(clock_log.ends_of(log, topics, names), clock.counted)
