@@ -119,16 +119,17 @@ def _options(settings: Settings) -> ReceiverOptions:
     """Raises BadInput for a file with a token that cannot be read, now and not with the first request."""
     file = settings.receiver.token_file
 
-    def token() -> str | None:
+    def tokens() -> Sequence[str]:
         if file is None:
-            return None
-        secret = secret_files.read(file.expanduser(), f"the file '{file}' of receiver.token_file")
-        if not secret:
+            return ()
+        lines = secret_files.read(file.expanduser(), f"the file '{file}' of receiver.token_file").splitlines()
+        found = tuple(dict.fromkeys(filter(None, map(str.strip, lines))))
+        if not found:
             raise BadInput(f"the file '{file}' of receiver.token_file is empty")
-        return secret
+        return found
 
-    token()
-    return ReceiverOptions(metric_names(settings), token, Bytes(settings.receiver.most_bytes))
+    tokens()
+    return ReceiverOptions(metric_names(settings), tokens, Bytes(settings.receiver.most_bytes))
 
 
 @contextmanager

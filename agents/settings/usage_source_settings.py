@@ -39,7 +39,8 @@ class ReceiverSettings(SettingsGroup):
     key: Path | None = None
     """The key of the certificate."""
     token_file: Path | None = None
-    """A file that holds the bearer token that senders must show; read for each request. Unset means that anybody may send."""
+    """A file with the bearer token that senders must show, or with one on each line for each of them, whose room is then its own
+    wherever it sends from; read for each request. Unset means that anybody may send."""
     most_series: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
     """Series that are kept, at most: about three a container. Samples of others are refused and counted."""
     most_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 8 << 20

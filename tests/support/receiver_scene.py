@@ -1,7 +1,7 @@
 """A receiver of usage that listens, and what came of what was sent to it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ class ReceiverScene:
     names: MetricNames = MetricNames()
     most_series: int = 1000
     most_bytes: int = 1 << 20
-    token: str | None = None
+    tokens: Sequence[str] = ()
     reasons: list[str] = field(default_factory=list)
     now: Callable[[], datetime] = lambda: NOW
     window: float = 300.0
@@ -43,7 +43,7 @@ class ReceiverScene:
 
     @contextmanager
     def listening(self) -> Iterator["ReceiverScene"]:
-        options = ReceiverOptions(self.names, lambda: self.token, Bytes(self.most_bytes))
+        options = ReceiverOptions(self.names, lambda: self.tokens, Bytes(self.most_bytes))
         endpoint = ReceiverEndpoint(self.samples, self, options, not_taking=lambda: self.reasons, now=self.now)
         with HttpsServer(
             endpoint.routes, None, limits=ServerLimits(body=self.most_bytes, deadline=Seconds(self.deadline))

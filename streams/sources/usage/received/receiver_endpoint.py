@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from hashlib import blake2b
 from typing import Protocol
 
 from aiohttp import web
@@ -27,6 +28,8 @@ from streams.sources.usage.received.usage_samples import SampleBatch, UsageSampl
 
 MOST_WAITING = 8
 """Requests that wait to be decoded; their bodies are in the server's budget."""
+SENDER = web.RequestKey("SENDER", str)
+"""Whose samples a request has."""
 _VERSIONS = {"": remote_write.V1, remote_write.V1: remote_write.V1, remote_write.V2: remote_write.V2}
 _BAD = ("malformed", "refused", "future", "too_old", "out_of_order")
 """What became of samples that a sender is told of."""
@@ -45,10 +48,14 @@ class RequestWatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReceiverOptions:
-    """`names` say which series are usage; `token` gives what senders must show, or None; `most_bytes` is of a body, unpacked."""
+    """`names` say which series are usage, `most_bytes` is of a body, unpacked.
+
+    `tokens` gives what senders may show; nobody is asked where there is none. Where there are several, each is a sender,
+    wherever it sends from; else a sender is an address.
+    """
 
     names: MetricNames = MetricNames()
-    token: Callable[[], str | None] = lambda: None
+    tokens: Callable[[], Sequence[str]] = tuple
     most_bytes: Bytes = Bytes(8 << 20)
     retry_after: Seconds = Seconds(5.0)
 
@@ -92,18 +99,29 @@ class ReceiverEndpoint:
         """Why a request is not even read. One that is late is to come again: at 408 a sender would drop it."""
         request[LATE_ANSWER] = LateAnswer(lambda: self._later("the request was not there and taken in time"))
         try:
-            token = self._options.token()
+            sender = self._sender(request)
         except BadInput as error:
             return self._later(str(error))
-        if token is not None:
-            shown = request.headers.get("Authorization", "").encode(errors="replace")
-            if not hmac.compare_digest(shown, f"Bearer {token}".encode()):
-                return web.Response(status=401, text="this receiver asks for a bearer token\n")
+        if sender is None:
+            return web.Response(status=401, text="this receiver asks for a bearer token\n")
+        request[SENDER] = sender
         if reasons := self._not_taking():
             return self._later("; ".join(reasons))
         if self._waiting >= MOST_WAITING:
             return self._later(f"{self._waiting} requests wait already")
         return None
+
+    def _sender(self, request: web.Request) -> str | None:
+        """Whose samples a request has; None for who shows no token that may send. Raises BadInput where tokens cannot be read."""
+        tokens, address = self._options.tokens(), request.remote or ""
+        if not tokens:
+            return address
+        shown = request.headers.get("Authorization", "").encode(errors="replace")
+        # All are compared, so that the time taken does not tell which of them began alike.
+        valid = [token for token in tokens if hmac.compare_digest(shown, f"Bearer {token}".encode())]
+        if not valid:
+            return None
+        return address if len(tokens) == 1 else blake2b(valid[0].encode(), digest_size=16).hexdigest()
 
     async def _taken_remote_write(self, request: web.Request) -> web.Response:
         media, _, parameter = request.headers.get("Content-Type", "").replace(" ", "").partition(";")
@@ -147,7 +165,7 @@ class ReceiverEndpoint:
         if len(body) > self._options.most_bytes:
             return web.Response(status=413, text=f"the body has more than {self._options.most_bytes} bytes\n")
         self._waiting += 1
-        job = asyncio.get_running_loop().run_in_executor(self._decoder, self._decoded, body, reader, request.remote or "")
+        job = asyncio.get_running_loop().run_in_executor(self._decoder, self._decoded, body, reader, request[SENDER])
         job.add_done_callback(self._decoded_once)
         try:
             return await asyncio.shield(job)

@@ -124,6 +124,19 @@ def test_a_sender_that_has_the_most_series_gives_room_to_one_that_has_fewer() ->
     assert kept == {"honest": 34, "greedy": 33, "third": 33}
 
 
+def test_the_room_of_a_sender_is_that_of_its_token_wherever_it_sends_from() -> None:
+    """Before, two tokens at one address (a NAT, a host's network) were one sender, and the first kept the second out."""
+    with ReceiverScene(most_series=100, tokens=["greedy", "honest"]).listening() as scene:
+
+        def send(token: str, pods: int) -> int:
+            body = usage_senders.v1([(labels(MEMORY, f"{token}-{pod}"), [(AT, 1.0)]) for pod in range(pods)])
+            headers = {"Authorization": f"Bearer {token}"} | usage_senders.V1
+            return scene.send("/api/v1/write", usage_senders.packed(body), headers).status
+
+        assert [send("greedy", 1000), send("honest", 40), send("stranger", 1)] == [400, 204, 401]
+        assert Counter(pod.partition("-")[0] for _, pod, _ in scene.rows()) == {"greedy": 60, "honest": 40}
+
+
 def test_no_sender_ends_or_lowers_what_another_one_brings() -> None:
     """Before, a stale marker two minutes ahead, or a small value, took the place of the honest sender's samples."""
     samples = UsageSamples(Seconds(300.0), 100)
@@ -224,7 +237,7 @@ def test_many_samples_of_one_series_cost_that_series_alone() -> None:
 )
 def test_what_is_no_remote_write_is_refused(change: dict[str, str], code: int) -> None:
     with ReceiverScene().listening() as scene:
-        scene.token = "open"  # noqa: S105  # of this test
+        scene.tokens = ["open"]
         body = usage_senders.packed(usage_senders.v1([(labels(MEMORY), [(AT, 1.0)])]))
         assert scene.send("/api/v1/write", body, {"Authorization": "Bearer open"} | usage_senders.V1 | change).status == code
 
