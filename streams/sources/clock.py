@@ -93,6 +93,8 @@ class TickWriter:
         self._names: tuple[str, ...] = ()
         self._epoch: int | None = None
         """In which epoch of its leader the clock's topic was read."""
+        self._wrote_last = False
+        """Whether what was read of the clock's topic ends with a tick of this writer's, which counts."""
         self.lost: dict[tuple[str, int], TruncatedPartition] = {}
         """Partitions that ended before their ends in force when the last tick was written."""
 
@@ -101,25 +103,29 @@ class TickWriter:
         self._reader.catch_up()
         return self._reader.counted.last
 
-    def write(self, number: int, late: LateTicks | None = None) -> int | None:
+    def write(self, number: int, late: LateTicks | None = None, *, wall: int | None = None) -> int | None:
         """Append the tick of this number, or by `late` one before it that is made up for.
 
         Returns the number appended; None if one that is not below it counts already. Raises LogUnavailable.
 
-        What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted.
+        What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted. At real time
+        `wall`, if it is given, a tick that is not after it counts where nobody wrote between, so it is not read back.
         """
         self.lost = {}
-        counted = self._counted_before(number)
-        if counted is None:
+        if not self._wrote_last and self._counted_before(number) is None:
             return None
         ends = self._ends()
-        epoch, self._epoch = self._epoch, ends.pop((CLOCK, PARTITION)).epoch
-        if epoch != self._epoch:
+        clock = ends.pop((CLOCK, PARTITION))
+        epoch, self._epoch = self._epoch, clock.epoch
+        lost = epoch != self._epoch or clock.offset < self._reader.counted.next
+        if lost:
             # A new leader may not have what was read of the old one, and nothing that comes after that would count.
             self._reader = ClockReader(self._log, self._topics)
-            counted = self._counted_before(number)
-            if counted is None:
-                return None
+        if (lost or clock.offset > self._reader.counted.next) and self._counted_before(number) is None:
+            return None
+        counted = self._reader.counted
+        if number <= counted.number:
+            return None
         self.lost = truncated_partition_filler.among(ends, counted)
         made_up = None if late is None else late.due(number, ends, counted)
         if made_up is not None:
@@ -130,9 +136,18 @@ class TickWriter:
         if full:
             said = counted.ends | said
         record = ClockRecord(number, self._draw(number), counted.place, said, full, more=made_up is not None)
-        self._log.append([record.encode(self._topics.wire(CLOCK))])
+        self._append(record.encode(self._topics.wire(CLOCK)), sure=wall is not None and number <= wall)
         self._full = number if full else self._full
         return number
+
+    def _append(self, tick: NewRecord, *, sure: bool) -> None:
+        """Append a tick. If it stands where it was to stand, and is `sure` not to be after the log's time by much, it counts."""
+        self._wrote_last = False
+        (place,) = self._log.append([tick])
+        counted = self._reader.counted
+        if sure and place.offset == counted.next:
+            written = Record(tick.topic, tick.partition, place.offset, tick.key, tick.value, tick.headers)
+            self._wrote_last = counted.take(written) is not None
 
     def _counted_before(self, number: int) -> Counted | None:
         """What counts, read to the end of the topic; None if a tick that is not below this number counts already."""
@@ -228,7 +243,7 @@ class Clock:
         refuse_future(number, wall)
         if number <= self._last:
             return None
-        written = self._writer.write(number, self._late)
+        written = self._writer.write(number, self._late, wall=wall)
         self._makes_up = written is not None and written < number
         self._last = number if written is None else written
         self._report_lost(len(self._writer.lost))

@@ -104,9 +104,9 @@ class ClocksLog:
         batch = list(records)
         self.world.flight.append(batch)
         self.pause()
-        if batch in self.world.flight:
+        if any(waiting is batch for waiting in self.world.flight):
             self.world.deliver(batch)
-        return [Place(batch[0].topic, batch[0].partition, 0)]
+        return [self.world.landed.pop(id(batch))]
 
 
 @dataclass
@@ -148,6 +148,8 @@ class World:
         self.rng, self.log = random.Random(self.seed), WholeLog(lambda: self.now)
         self.now, self.step, self.made, self.alive = 0, 0, 0, False
         self.flight: list[list[NewRecord]] = []
+        self.landed: dict[int, Place] = {}
+        """Where the first of each batch came to stand, which is what the log answers."""
         self.born: dict[bytes, tuple[int, TopicAndPartition]] = {}
         self.marks: dict[int, list[tuple[CheckpointMark, State]]] = {0: [], 1: []}
         self.taken: dict[tuple[int, int], set[tuple[bytes, ...]]] = defaultdict(set)
@@ -155,9 +157,9 @@ class World:
         self.faults: list[str] = []
 
     def deliver(self, batch: list[NewRecord]) -> None:
-        self.flight.remove(batch)
-        for _ in range(1 + (self.rng.random() < 0.05)):
-            self.log.append(batch)
+        self.flight = [waiting for waiting in self.flight if waiting is not batch]
+        places = [self.log.append(batch)[0] for _ in range(1 + (self.rng.random() < 0.05))]
+        self.landed[id(batch)] = places[0]
 
     def source(self) -> None:
         place = self.rng.choice(PLACES)
@@ -203,7 +205,7 @@ def clock(world: World) -> Callable[[Callable[[], None]], None]:
             pause()
             wall += PATIENCE_MS
             try:
-                if writer.write(world.now // PERIOD * PERIOD) is not None and world.rules.fills:
+                if writer.write(world.now // PERIOD * PERIOD, wall=world.now) is not None and world.rules.fills:
                     filler.look(writer.lost, wall)
             except LogUnavailable:
                 continue
@@ -457,9 +459,9 @@ class MakesUp(TickWriter):
 
     made_up = 0
 
-    def write(self, number: int, late: LateTicks | None = None) -> int | None:
+    def write(self, number: int, late: LateTicks | None = None, *, wall: int | None = None) -> int | None:
         late = LateTicks(self._log, PAPERS, PERIOD, TimeBase(), LAW)
-        written = super().write(number, late)
+        written = super().write(number, late, wall=wall)
         MakesUp.made_up += written is not None and written < number
         return written
 
@@ -494,6 +496,16 @@ class NeverReadsAnew(TickWriter):
         return ends | {(CLOCK, 0): LogEnd(ends[CLOCK, 0].offset, 0)}
 
 
+class TrustsItself(TickWriter):
+    """Takes its own tick for the last that counts, wherever it came to stand."""
+
+    def _append(self, tick: NewRecord, *, sure: bool) -> None:  # noqa: ARG002  # it is always sure
+        self._log.append([tick])
+        counted = self._reader.counted
+        written = Record(tick.topic, tick.partition, counted.next, tick.key, tick.value)
+        self._wrote_last = counted.take(written) is not None
+
+
 def asks_nothing(*_asked: object) -> LostRecords:
     return LostRecords((), complete=True)
 
@@ -506,6 +518,7 @@ BROKEN: Mapping[str, tuple[bool, Rules]] = {
     "what lost its end is filled up": (True, Rules(fills=False)),
     "in a new epoch one asks where the old one ended": (True, Rules(asks=asks_nothing)),
     "a clock reads its topic anew under another leader": (True, Rules(writer=NeverReadsAnew)),
+    "a clock looks where its own tick came to stand": (False, Rules(writer=TrustsItself)),
 }
 """Rules that an actor leaves out, and whether it takes a log that loses its end to see it."""
 

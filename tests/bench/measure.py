@@ -240,10 +240,10 @@ async def rest(site: Site, seconds: float) -> None:
         await asyncio.wait_for(site.ticks(), seconds)
 
 
-async def recovery(site: Site) -> float:
+async def recovery(site: Site, **told: object) -> float:
     """From the start of a process to all partitions open, with nobody else in the group."""
     began = time.time()
-    worker = site.worker()
+    worker = site.worker(**told)
     while True:
         opened = notes(worker, "opened", "recommender")
         if len(opened) >= site.partitions:
@@ -313,6 +313,8 @@ async def idle(site: Site, worker: Process, after: float, seconds: float = 30.0)
 
 async def gaps(site: Site) -> tuple[float, float]:
     """The longest pause between two turns of any partition (join, kill -9), with ticks every 500 ms."""
+    site.workers[-1].stop(30)
+    await recovery(site, turns=True)
     first = site.workers[-1]
     running = asyncio.create_task(live(site, 45, stop_scrapes=True))
     await asyncio.sleep(3)

@@ -1,4 +1,5 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import pytest
 
@@ -283,20 +284,54 @@ def test_a_clock_that_could_never_tick_is_refused(settings: dict[str, object]) -
         ClockTiming(**settings)
 
 
-def test_a_tick_reads_back_the_one_before_it_and_asks_for_nothing_that_is_not_there() -> None:
-    world, delivered = World(), []
+class Counting(MemoryLog):
+    """Notes how many records each poll delivers, and which ends are asked for."""
+
+    delivered: list[int]
+
+    def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+        records = super().poll(positions, wait=wait, limit=limit)
+        self.delivered.append(len(records))
+        return records
+
+
+def read_by_ticks(world: World, *, between: Callable[[], object] = lambda: None) -> list[int]:
+    """How many records a clock reads for each of three ticks, with something done before each."""
     clock = world.clock(ClockTiming(check_ms=1_000_000))
-
-    class Counting(MemoryLog):
-        def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
-            records = super().poll(positions, wait=wait, limit=limit)
-            delivered.append(len(records))
-            return records
-
     clock.step()
-    world.sleep(clock.wait())
     world.log.__class__ = Counting
+    counting = cast(Counting, world.log)
+    read = []
     for _ in range(3):
-        clock.step()
         world.sleep(clock.wait())
-    assert delivered == [1, 1, 1]
+        between()
+        counting.delivered = []
+        assert clock.step() is not None
+        read.append(sum(counting.delivered))
+    return read
+
+
+def test_a_clock_reads_nothing_back_while_nobody_else_writes() -> None:
+    world = World()
+    assert read_by_ticks(world) == [0, 0, 0]
+    assert len(world.ticks()) == 4
+
+
+def test_a_clock_reads_what_somebody_else_wrote() -> None:
+    world = World()
+    junk = NewRecord(PAPERS.wire("clock"), 0, b"other", b"no tick")
+    assert read_by_ticks(world, between=lambda: world.log.append([junk])) == [1, 1, 1]
+    assert len(world.ticks()) == 4
+
+
+def test_a_clock_reads_a_tick_back_that_may_be_too_far_ahead_to_count() -> None:
+    """Event time may be up to five minutes ahead, and whether a tick counts is by the log's time."""
+    world = World()
+    clock = world.clock(ClockTiming(base=TimeBase(origin=1_000), check_ms=1_000_000))
+    clock.step()
+    world.log.__class__ = Counting
+    counting = cast(Counting, world.log)
+    world.sleep(clock.wait())
+    counting.delivered = []
+    clock.step()
+    assert counting.delivered == [1]
