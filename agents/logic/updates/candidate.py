@@ -1,8 +1,9 @@
 """Pods that should be changed: which, why, how urgently, and in which way. The guards decide whether they may be changed now."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.updates import cap_sentences, oom_loops, update_priority
@@ -13,7 +14,7 @@ from agents.logic.updates.update_priority import UpdatePriority, UpdateReason
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_records import NewestRecommendation, PodHistory
 from schemas import times
-from schemas.facts.pods import ContainerSeen, ResizeState
+from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.scaling import UtilizationMetric
@@ -141,17 +142,23 @@ class Candidate:
             and self.why == other.why
             and self.action is other.action
             and one.history == two.history
-            and mine.phase is its.phase
-            and mine.resize is its.resize
-            and (mine.opted_out, mine.service_account) == (its.opted_out, its.service_account)
-            and (mine.init_containers, mine.requests, mine.limits) == (its.init_containers, its.requests, its.limits)
-            and mine.controller == its.controller
+            and _read_by_guards(mine) == _read_by_guards(its)
+            and [*map(_run, mine.containers)] == [*map(_run, its.containers)]
             and (mine.admitted is its.admitted or mine.owners_amounts == its.owners_amounts)
             and (mine.node is None) == (its.node is None)
             and (mine.started == its.started or not one.settings.pod_warm_up)
             and self.left == other.left
             and one.unboosts == two.unboosts
         )
+
+
+_MAY_DIFFER = {"at", "workload", "pod", "created", "labels", "boosted", "ready_since"}
+"""Fields of a pod that no guard reads of the pod itself. Any other tells pods apart, one that comes to be later, too."""
+_IN_PART = {"containers", "admitted", "node", "started"}
+"""Fields of which guards read only a part, and advice the rest: `alike` compares that part."""
+_read_by_guards = attrgetter(*(field.name for field in fields(PodChanged) if field.name not in _MAY_DIFFER | _IN_PART))
+_run = attrgetter("ready", "restarts", "restarts_on", "sidecar", "last_run")
+"""What guards read of a container besides the amounts, on which the advice rests."""
 
 
 _KILLED = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM})
