@@ -24,6 +24,8 @@ MOST_INT32 = (1 << 31) - 1
 """What Kubernetes keeps in an int32: seconds of a startup boost, and its factor."""
 MOST_TEXT = 4096
 """Characters of a name, a version or a reason that a tenant may choose."""
+MOST_KEY = 1024
+"""Characters of the key of a workload. It is a part of decisions' ids, which are texts, too; Kubernetes has 400 or so."""
 MOST_CONTAINERS = 1000
 """Containers of one pod, container names of all pods of one workload, and entries of one policy."""
 MOST_LABEL_SETS = 5000
@@ -87,11 +89,13 @@ def recommended(path: str, value: Amounts) -> Iterator[str]:
 def workload(path: str, value: Workload) -> Iterator[str]:
     """A workload whose parts can be told apart in its key."""
     if not (value.cluster and value.namespace and value.kind and value.name) or value.key.count("/") != 3:  # noqa: PLR2004  # between four parts
-        yield f"{path}: a workload key is 'cluster/namespace/Kind/name', not '{value.key}'"
+        yield f"{path}: a workload key is 'cluster/namespace/Kind/name', not '{value.key[:MOST_KEY]}'"
+    yield from text(path, value.key, MOST_KEY)
 
 
 def workload_key(path: str, key: str) -> Iterator[str]:
     """The key of a workload."""
+    yield from text(path, key, MOST_KEY)
     try:
         Workload.parse(key)
     except ValueError as error:

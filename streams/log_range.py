@@ -105,7 +105,12 @@ def event_time_ms(record: Record) -> int:
     except ValueError:
         at = None
     said = -1 if at is None or at.tzinfo is None else to_ms(at)
-    return said if 0 <= said < bounds.LAST_SECOND * 1000 else record.timestamp_ms
+    return said if 0 <= said < bounds.LAST_SECOND * 1000 else taken_ms(record)
+
+
+def taken_ms(record: Record) -> int:
+    """When the log took a record; -1 when that is unknown, or a time that only a producer can have made up."""
+    return record.timestamp_ms if 0 <= record.timestamp_ms < bounds.LAST_SECOND * 1000 else -1
 
 
 def read_range(

@@ -41,7 +41,7 @@ def told(what: str) -> list[float]:
         ("labels, or kept annotations, of one object", [bounds.MOST_LABEL_TEXT, bounds.MOST_ENTRIES]),
         ("container policies of a VPA, containers of a pod", [bounds.MOST_CONTAINERS]),
         ("one VPA object", [bounds.MOST_OBJECT_BYTES]),
-        ("any name or text / any reason", [bounds.MOST_TEXT, bounds.MOST_SENTENCE]),
+        ("any name or text / the key of a workload / any reason", [bounds.MOST_TEXT, bounds.MOST_KEY, bounds.MOST_SENTENCE]),
         ("any number / any time", [bounds.MOST_NUMBER, 1970, 2199]),
         ("a histogram's buckets, of a predictor's block", [percentile_predictor._MOST_BUCKETS]),
         ("VPAs on one target", [bounds.MOST_ON_ONE_TARGET]),

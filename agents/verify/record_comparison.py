@@ -98,12 +98,12 @@ def first_difference(there: Record, here: NewRecord) -> str:
     if there.partition != here.partition:
         return f"published in partition {there.partition}, recomputed for {here.partition}"
     if there.key != here.key:
-        return f"the key is {there.key!r}, recomputed {here.key!r}"
+        return f"the key is {_quoted(there.key)}, recomputed {_quoted(here.key)}"
     before, now = list(there.headers), list(here.headers)
     for i in range(max(len(before), len(now))):
         old, new = (h[i] if i < len(h) else None for h in (before, now))
         if old != new:
-            return f"header {i} is {old!r}, recomputed {new!r}"
+            return f"header {i} is {_header(old)}, recomputed {_header(new)}"
     return _first_byte(there.value, here.value)
 
 
@@ -117,9 +117,17 @@ def field_difference(there: Record, here: NewRecord, names: Sequence[str], codec
 
 def _first_byte(old: bytes | None, new: bytes | None) -> str:
     if old is None or new is None:
-        return f"the value is {old!r:.80}, recomputed {new!r:.80}"
+        return f"the value is {_quoted(old)}, recomputed {_quoted(new)}"
     at = _first_unequal(old, new)
     return f"byte {at} of the value: published {_around(old, at)}, recomputed {_around(new, at)}"
+
+
+def _quoted(data: bytes | None) -> str:
+    return "absent" if data is None else f"{data!r:.80}"
+
+
+def _header(header: tuple[str, bytes] | None) -> str:
+    return "absent" if header is None else f"{header[0]} {_quoted(header[1])}"
 
 
 def _first_unequal(old: bytes, new: bytes) -> int:

@@ -67,6 +67,7 @@ _WHAT: Mapping[type, str] = {
     **node_texts.WHAT,
     **scaling_texts.WHAT,
 }
+_WORDS: Mapping[object, str] = {None: "not set", "": "not set", True: "yes", False: "no"}
 _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 
@@ -379,6 +380,8 @@ def _exact(amounts: Amounts) -> Numbers:
 
 def text(value: object, *, exact: bool = False) -> str:
     """A value for reading: mappings and lists written out, floats shortened unless they are to be `exact`."""
+    if value is None or value == "" or isinstance(value, bool):
+        return _WORDS[value]
     if isinstance(value, float):
         return repr(value) if exact else f"{value:.6g}"
     if isinstance(value, ContainerRecommendation):

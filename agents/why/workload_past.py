@@ -41,8 +41,11 @@ def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning
     workload = event_descriptions.workload_of(event) if isinstance(event, Event) else None
     if workload is None:
         return
-    name = asked.rpartition("/")[2]
-    whole = asked in undecided_subjects.names_of(Workload.parse(workload))
+    try:
+        names = undecided_subjects.names_of(Workload.parse(workload))
+    except ValueError:  # no workload that there can be: no stage takes such a record in, but the log may have it
+        return
+    name, whole = asked.rpartition("/")[2], asked in names
     pod = getattr(event, "pod", None)
     if not whole and pod is not None and asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}"):
         name = pod.name

@@ -9,7 +9,7 @@ from base64 import b64encode
 
 import orjson
 
-from schemas import times
+from schemas import bounds, times
 from streams.codec.headers import cause_headers
 from streams.errors import BadRecord, ForgedPlan
 from streams.log.log_port import NewRecord, Record
@@ -106,8 +106,8 @@ def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
 
 
 def _time(ms: int) -> bytes:
-    """RFC 3339 with milliseconds; empty if the log has no time."""
-    if ms < 0:
+    """RFC 3339 with milliseconds; empty if the log has no time, or one that a producer has made up."""
+    if not 0 <= ms < bounds.LAST_SECOND * 1000:
         return b""
     at = times.from_ms(ms)
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')

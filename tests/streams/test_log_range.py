@@ -123,6 +123,8 @@ def test_time_is_the_tick_then_ce_time_then_when_the_log_took_it() -> None:
     assert log_range.event_time_ms(Record("t", 0, 0, b"tick", b'{"at":5,"name":"a","ends":{}}', (), 77)) == 5
     for broken in (b"yesterday", b"2026-01-01T00:00:00", b"\xff", b""):
         assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (("ce_time", broken),), 77)) == 77
+    for made_up in (-(1 << 63), 7_258_118_400_000, (1 << 63) - 1):
+        assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (), made_up)) == -1
 
 
 def test_the_position_of_a_moment_is_found_over_holes_and_records_without_a_time() -> None:

@@ -181,7 +181,8 @@ def _short(value: object) -> str:
 
 def _heading(record: Record, kind: str) -> str:
     """When the log took it, or where that is not known, its event time; its place, its kind and its key."""
-    at = record.timestamp_ms if record.timestamp_ms >= 0 else log_range.event_time_ms(record)
+    taken = log_range.taken_ms(record)
+    at = log_range.event_time_ms(record) if taken < 0 else taken
     when = f"{times.from_ms(at):%Y-%m-%d %H:%M:%S}  " if at >= 0 else ""
     return f"{when}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
 

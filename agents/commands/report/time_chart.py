@@ -31,6 +31,8 @@ _WIDTH, _LEFT, _RIGHT, _TOP, _PANEL, _GAP, _FOOT = 960, 66, 930, 34, 130, 26, 26
 _BANDS = 96
 """Stretches of which a chart says the values, at most."""
 _LEVELS, _MOST_TIMES = 4, 9
+_LEAST, _MOST = 1e-12, 1e15
+"""The highest value of a chart has a round scale between these: less is a line at 0, and no machine has more."""
 _STEPS = tuple(timedelta(minutes=n) for n in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 43200))
 _SYMBOLS = {"kill": "M-5 -5L5 5M5 -5L-5 5", "evict": "M-6 -5H6L0 6Z", "resize": "M0 -6L6 0L0 6L-6 0Z"}
 """Of other acts a circle."""
@@ -139,7 +141,7 @@ class _Paper:
                 parts += [f"H{self.x(at):.1f}"] if drawing and line.stepped else []
                 drawing = False
                 continue
-            x, y = self.x(at), foot - _PANEL * value / high
+            x, y = self.x(at), foot - _PANEL * (value / high)
             if not drawing:
                 parts.append(f"M{x:.1f} {y:.1f}")
             else:
@@ -175,8 +177,8 @@ class _Paper:
 
 def _round_step(most: float) -> float:
     """A step of 1, 2 or 5 and zeros, of which at most `_LEVELS` reach the highest value."""
-    if most <= 0:
-        return 1.0
+    if not _LEAST < most < _MOST:
+        return max(1.0, most / _LEVELS)
     size = 10.0 ** floor(log10(most / _LEVELS))
     return next(step for factor in (1, 2, 5, 10) if most / (step := factor * size) <= _LEVELS)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import orjson
 import pytest
 from hypothesis import given
@@ -240,3 +242,10 @@ def test_a_because_that_is_nested_beyond_reading_or_writing_is_refused(depth: in
     body = orjson.loads(VALUES[7].value or b"") | {"because": {"deep": 0}}
     value = orjson.dumps(body).replace(b'"deep":0', b'"deep":' + b"[" * depth + b"]" * depth)
     assert "no requests-recommended" in refusal(value, "recommendations", None).reason
+
+
+@pytest.mark.parametrize("taken", [-(1 << 63), -1, 7_258_118_400_000, (1 << 63) - 1])
+def test_a_record_of_no_time_that_there_can_be_becomes_a_dead_letter_too(taken: int) -> None:
+    """A producer may choose when Kafka has taken its record; a worker must not end over it."""
+    letter = CODEC.dead_letter(replace(record(b"{}"), timestamp_ms=taken), BadRecord("no event", "$"), by="test")
+    assert "ce_time" not in dict(letter.headers)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from math import nan
 from xml.etree import ElementTree as ET
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.commands.report.time_chart import ChartMark, ChartPanel, TimeLine, drawn
@@ -41,6 +41,16 @@ def test_a_value_stands_at_its_share_of_time_and_of_the_highest_level() -> None:
 def test_a_stepped_value_stands_until_the_next_and_the_last_to_the_end() -> None:
     text = chart(TimeLine("limit", [(at(0), 4.0), (at(5), 2.0)], stepped=True))
     assert path(text, "limit") == f"M{LEFT}.0 {TOP}.0H498.0V99.0H{RIGHT}"
+
+
+@given(st.floats(min_value=0.0, allow_infinity=False))
+@example(5e-324)
+@example(1.7976931348623157e308)
+def test_the_highest_value_of_any_size_is_drawn_within_the_panel_and_its_levels(most: float) -> None:
+    text = chart(TimeLine("limit", [(at(0), most)]))
+    height = float(path(text, "limit").split()[1].partition("H")[0])
+    assert TOP <= height <= FOOT
+    assert 2 <= len(parsed(text).findall(".//*[@text-anchor='end']")) <= 6
 
 
 def test_nothing_is_drawn_where_there_is_no_value() -> None:

@@ -45,6 +45,14 @@ def test_good_events_are_taken() -> None:
             PodDeleted(when(START), replace(API, name=""), PodName("w", "a", "u")),
             "workload: a workload key is 'cluster/namespace/Kind/name', not 'demo/web/Deployment/'",
         ),
+        (
+            replace(GOOD, workloads=(API.key, f"demo/web/Deployment/{'a' * 1005}")),
+            "workloads[1] has 1025 characters; more than 1024 are not possible",
+        ),
+        (
+            PodDeleted(when(START), replace(API, name="a" * 4096), PodName("w", "a", "u")),
+            "workload has 4116 characters; more than 1024 are not possible",
+        ),
         (replace(GOOD, window=math.nan), "window is nan, which is no length of time"),
         (
             replace(GOOD, at=when(START).replace(year=9999)),
