@@ -100,7 +100,7 @@ lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
 	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
 	uv pip compile pyproject.toml deploy/build-requirements.in --extra broker -c requirements.lock $(LOCKING) -o requirements-demo.lock
 	uv pip compile deploy/sbom.in $(LOCKING) -o deploy/sbom.lock
-	uv pip compile pyproject.toml deploy/build-requirements.in --extra aws --extra msk --extra receive -c requirements.lock $(LOCKING) -o deploy/requirements.lock
+	uv pip compile pyproject.toml deploy/build-requirements.in --extra aws --extra msk --extra receive --extra expander -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 
 clean: ## remove what was generated
 	rm -rf .venv .run build bench.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

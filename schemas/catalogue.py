@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
@@ -192,6 +193,7 @@ CATALOGUE = Catalogue(
         Kind("node-scaling-halted", NodeScalingHalted, ("node-updates",)),
         Kind("soft-taint-planned", SoftTaintPlanned, ("node-updates",)),
         Kind("buffer-status-planned", BufferStatusPlanned, ("node-updates",)),
+        Kind("expander-asked", ExpanderAsked, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),

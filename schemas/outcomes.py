@@ -20,6 +20,7 @@ class Action(StrEnum):
     SOFT_TAINT = "soft-taint"
     CORRECT_SIZE = "correct-size"
     BUFFER_STATUS = "buffer-status"
+    ASK_EXPANDER = "ask-expander"
 
 
 class Result(StrEnum):
@@ -109,7 +110,7 @@ class ActionFinished:
     """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id.
 
     A pod's admission has two: OFFERED when the webhook answered, and what became of it. `admitted` has its amounts; a resize and
-    an eviction have theirs in the decision.
+    an eviction have theirs in the decision. `groups` are those that an external expander chose.
     """
 
     id: str
@@ -121,6 +122,7 @@ class ActionFinished:
     subject: Subject
     detail: OutcomeDetail = OutcomeDetail.NONE
     admitted: AdmittedAmounts | None = None
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

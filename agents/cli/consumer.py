@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-ConsumerName = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg"]
+ConsumerName = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg", "expander"]
 
 
 def consumer(
@@ -17,7 +17,7 @@ def consumer(
                 "Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects, "
                 "`webhook` gives new pods what is recommended, `metrics-api` tells autoscalers what is forecast, "
                 "`autoscalers` keeps what follows from EHPAs, and scales, `asg` lets Auto Scaling Groups grow and takes "
-                "single nodes away."
+                "single nodes away, `expander` asks an external expander which group should grow."
             ),
             negative=(),
         ),
@@ -39,6 +39,7 @@ def consumer(
     `apply`, and during a pause, it lets every pod through as it is. See docs/webhook.md.
     The metrics API answers in every mode, too. See docs/replicas.md.
     Nodes are left alone until the control topic says `apply`, and a pause takes back what was begun. See docs/nodes.md.
+    The external expander is asked in every mode, as that changes nothing.
     """
     from agents.processes import consumer as process
 

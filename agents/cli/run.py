@@ -20,6 +20,7 @@ PartName = Literal[
     "consumer-metrics-api",
     "consumer-autoscalers",
     "consumer-asg",
+    "consumer-expander",
 ]
 
 

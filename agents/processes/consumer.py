@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependency_probes
 from agents.processes.consumer_autoscalers import autoscalers
+from agents.processes.consumer_expander import expander
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.process_lease import holder_lease
@@ -94,6 +95,8 @@ def admission(settings: Settings) -> Callable[[], None]:
 
 def begun(names: Sequence[str], settings: Settings) -> str:
     """The line that is printed when these consumers begin; those that share a Lease may have to stand by."""
+    if not of_cluster(names):
+        return f"expander at work for cluster '{settings.cluster.name}', asks {settings.expander.url}"
     where = f"cluster '{settings.cluster.name}' at {cluster_factory.address(settings.cluster)}"
     in_turns = [name for name in names if name in MAKERS]
     if not in_turns:
@@ -105,6 +108,11 @@ def begun(names: Sequence[str], settings: Settings) -> str:
         f"{', '.join(names)} at work on {where}. There is no Lease, so a second instance would act as well: "
         "set cluster.lease_namespace to let it stand by"
     )
+
+
+def of_cluster(names: Sequence[str]) -> bool:
+    """Whether one of these consumers asks the cluster for anything."""
+    return set(names) != {"expander"}
 
 
 def recorder(consumer: str, settings: Settings) -> RecordEvent:
@@ -186,7 +194,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         source_reports.require_cluster(first, settings.cluster.name)
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
-        telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
+        if of_cluster(names):
+            telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         if "evictor" in names and settings.evictor.needs_webhook:
             telemetry.dependencies.watch(dependency_probes.WEBHOOK, admission(settings), server=False)
         if aws is not None:
@@ -214,6 +223,8 @@ def _made(name: str, opened: Callable[[], LogContext], settings: Settings, regis
     """The consumer of this name."""
     if name == "webhook":
         return webhook(opened, settings, WebhookMetrics(registry))
+    if name == "expander":
+        return expander(opened(), settings)
     if name == "metrics-api":
         return metrics_api(opened, settings, MetricsApiMetrics(registry))
     return MAKERS[name](opened, settings)

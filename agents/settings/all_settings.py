@@ -16,6 +16,7 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
 from agents.settings.consumer_settings import AutoscalerSettings, MetricsApiSettings, WebhookSettings
+from agents.settings.expander_settings import ExpanderSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import (
     HistorySettings,
@@ -243,6 +244,8 @@ class Settings(SettingsGroup):
     """The consumer that evicts pods."""
     aws: AwsSettings = AwsSettings()
     """Node groups on AWS Auto Scaling Groups."""
+    expander: ExpanderSettings = ExpanderSettings()
+    """The external expander, which chooses among node groups."""
     drain: NodeDrainSettings = NodeDrainSettings()
     """How a node is emptied before its instance is terminated."""
     webhook: WebhookSettings = WebhookSettings()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     NodeRemovalPlanned,
@@ -155,6 +156,7 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
         "pods": event.replicas,
         "message": event.message,
     },
+    ExpanderAsked: lambda event: {"groups": ", ".join(offer.group for offer in event.groups)},
     ScaleRefused: _refused,
 }
 """By the class of the event."""
@@ -189,6 +191,7 @@ WHAT: Mapping[type, str] = {
     CapacityBufferSeen: "capacity buffer seen",
     CapacityBufferGone: "capacity buffer gone",
     BufferStatusPlanned: "status of a capacity buffer planned",
+    ExpanderAsked: "external expander asked",
     ScaleRefused: "scaling refused",
 }
 """What each of them is called in plain words."""

@@ -3,6 +3,7 @@
 `because` holds all that a person needs to redo the sum: inputs, settings, policy version and every limit that changed it.
 """
 
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
@@ -28,6 +29,7 @@ NodeUpdate = (
     | NodeRemovalPlanned
     | SoftTaintPlanned
     | BufferStatusPlanned
+    | ExpanderAsked
     | ScaleRefused
     | NodeScalingHalted
 )

@@ -7,6 +7,7 @@ attestation in another topic, whoever may write one of the two makes no consumer
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     NodeRemovalPlanned,
@@ -25,6 +26,7 @@ PLANS = (
     NodeRemovalPlanned,
     SoftTaintPlanned,
     BufferStatusPlanned,
+    ExpanderAsked,
     ReplicasPlanned,
 )
 """The decisions that a consumer carries out."""

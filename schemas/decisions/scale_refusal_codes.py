@@ -39,6 +39,8 @@ class RefusalCode(StrEnum):
     """No pattern of that ConfigMap matches some groups."""
     PRIORITIES_MISS_ALL = "PriorityConfigMapNoGroupMatched"
     """No pattern of it matches any group that could grow."""
+    EXPANDER_FAILED = "ExpanderFailed"
+    """The external expander gave no answer that could be used, so the next expander of the list decides."""
     BUDGET = "budget"
     """As many nodes are away as the budget allows."""
     DRAINS = "drains"
@@ -57,4 +59,6 @@ PODS_WAIT = frozenset(
         RefusalCode.POSTPONED,
     )
 )
-"""Codes of refusals about pods for which nobody does anything. They are said again every ten minutes while they hold."""
+"""Codes of refusals about pods for which nobody does anything."""
+SAID_AGAIN = PODS_WAIT | {RefusalCode.EXPANDER_FAILED}
+"""Codes that are said again every ten minutes while they hold, so that alerts go on."""

@@ -88,6 +88,21 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "nodeScaling.groups": ["1:9:workers"],
         "accountAnnotations": {"ullage-worker": {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/ullage"}},
     },
+    "external expander": {
+        "kafka.brokers": "kafka:9092",
+        "nodeScaling.enabled": True,
+        "nodeScaling.groups": ["1:9:workers", "0:9:spot"],
+        "nodeScaling.expander": {"url": "expander.kube-system.svc:7000", "certificateSecret": "expander-ca"},
+    },
+    "external expander, large": {
+        "mode": "apply",
+        "layout": "large",
+        "kafka.brokers": "kafka:9092",
+        "nodeScaling.enabled": True,
+        "nodeScaling.groups": ["1:9:workers", "0:9:spot"],
+        "nodeScaling.expander": {"url": "expander.kube-system.svc:7000", "certificateSecret": "expander-ca"},
+        "settings.nodes.expanders": "priority,grpc,random",
+    },
     "cert-manager": {"mode": "apply", "kafka.brokers": "kafka:9092", "webhook.certManager.enabled": True},
     "cert-manager, issuer": {
         "mode": "apply",

@@ -54,6 +54,7 @@ USERS = (
     "autoscalers",
     "asg",
     "nodes",
+    "expander",
     "load",
     "groupless",
     "planner",
@@ -305,6 +306,11 @@ IDLE = {
     "autoscalers": (["consumer", "autoscalers", *NOWHERE], "at work"),
     "asg": (["source", "asg", *NO_AWS, "--set", "aws.groups=1:3:workers"], '"AWS"'),
     "nodes": (["consumer", "asg", *NOWHERE, *NO_AWS], "at work"),
+    "expander": (
+        # the certificate is read, and nothing is asked
+        ["consumer", "expander", "--set", "expander.url=127.0.0.1:1", "--set", f"expander.certificate={__file__}"],
+        "at work",
+    ),
     "load": (["source", "load", "--set", "prometheus.url=http://127.0.0.1:1"], '"Prometheus"'),
 }
 """What each is started with, and what it says once it has read the log."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
+from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     NodeRemovalPlanned,
@@ -268,6 +269,25 @@ EXAMPLES: tuple[Event, ...] = (
         "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
         tainted=True,
         because={"utilization": 0.2, "threshold": 0.5},
+    ),
+    ExpanderAsked(
+        "scaler/0/1767323045500/ask-expander/prod%2Fgroups",
+        AT,
+        AT + timedelta(seconds=10),
+        "prod",
+        (
+            OfferedGroup(
+                "workers-a",
+                2,
+                (3,),
+                {"topology.kubernetes.io/zone": "eu-west-1a"},
+                (OfferedTaint("dedicated", "batch", "NoSchedule"),),
+                {"cpu": 4000, "memory": 17179869184, "pods": 110},
+                {"cpu": 3920, "memory": 16106127360, "pods": 110},
+            ),
+        ),
+        (OfferedPods("shop", {"app": "cart"}, {"disk": "ssd"}, {"cpu": 500, "memory": 1073741824}, ("cart-7f9c-x2",)),),
+        {"waiting": 3, "expanders": "grpc,least-waste"},
     ),
     ScaleRefused(
         "scaler/0/1767323045500/refuse/object/shop:cart",

@@ -255,6 +255,7 @@ CONSUMERS: Mapping[Action, str] = {
     Action.SOFT_TAINT: "asg",
     Action.CORRECT_SIZE: "asg",
     Action.BUFFER_STATUS: "asg",
+    Action.ASK_EXPANDER: "expander",
 }
 _ONE_ACT = (Action.PATCH, Action.RESIZE, Action.EVICT)
 """The acts of consumers that have no other."""

@@ -12,6 +12,7 @@ from agents.commands.status.newest_records import NewestRecords
 from agents.commands.status.status_rows import CONSUMERS, StatusRow, length
 from schemas import times
 from schemas.catalogue import parse_wire_name
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     NodeRemovalPlanned,
@@ -36,10 +37,11 @@ _KINDS = {
     "node-removal-planned": Action.REMOVE_NODE,
     "soft-taint-planned": Action.SOFT_TAINT,
     "buffer-status-planned": Action.BUFFER_STATUS,
+    "expander-asked": Action.ASK_EXPANDER,
     "size-correction-planned": Action.CORRECT_SIZE,
     "replicas-planned": Action.SCALE,
 }
-_NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | BufferStatusPlanned
+_NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | BufferStatusPlanned | ExpanderAsked
 _Plan = ResizePlanned | EvictionPlanned | _NodePlan | ReplicasPlanned
 _Group = tuple[str, Action]
 

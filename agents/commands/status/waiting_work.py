@@ -1,6 +1,6 @@
 """What waits, in rows of `ullage status`: groups that are out and pods without a node, evictions without a webhook, inputs.
 
-That a group is out or a pod waits is said every ten minutes, so fifteen are read.
+That a group is out, a pod waits or an external expander does not answer is said every ten minutes, so fifteen are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from agents.commands.status.status_rows import StatusRow
 from agents.run import stage_topics
 from schemas.catalogue import CATALOGUE, parse_wire_name
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
-from schemas.decisions.scale_refusal_codes import PODS_WAIT
+from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.policies.control import ControlChanged, Mode
 from streams import clock_log, reverse_log_reader
@@ -33,10 +33,13 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     kinds = {CATALOGUE.of(said).wire for said in (NodeScalingHalted, ScaleRefused)}
     newest: dict[tuple[str, str], NodeScalingHalted] = {}
     waiting: dict[str, ScaleRefused] = {}
+    passed_over: dict[str, ScaleRefused] = {}
     for record in newest_records.read(context.log, context.topics.wire(_TOPIC), now - _SAID_WITHIN).records:
         event = context.codec.decode_or_none(record) if header(record, "ce_type") in kinds else None
         if isinstance(event, ScaleRefused) and event.code in PODS_WAIT:
             waiting[event.subject.id] = event
+        if isinstance(event, ScaleRefused) and event.code == RefusalCode.EXPANDER_FAILED:
+            passed_over[event.cluster] = event
         if isinstance(event, NodeScalingHalted):
             key = event.cluster, event.group
             newest[key] = max(event, newest.get(key, event), key=lambda said: said.at)
@@ -45,6 +48,8 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
             yield StatusRow("node group", group, "out", f"cluster '{cluster}'; {said.code}: {said.reason}", warns=True)
         elif said.code:
             yield StatusRow("nodes", cluster, "halted", f"nothing grows or shrinks: {said.reason}", warns=True)
+    for cluster, refused in sorted(passed_over.items()):
+        yield StatusRow("expander", cluster, "failing", f"{refused.reason}: the next expander of the list decides", warns=True)
     for _shape, refused in sorted(waiting.items()):
         subject = refused.subject
         what = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name

@@ -38,7 +38,9 @@ class ScalerSettings:
     batch_most: Seconds = Seconds(10.0)
     """... or when the first of them has waited this long. Not upstream's."""
     expanders: str = "least-waste"
-    """How a group is chosen, in this order: random, most-pods, least-waste, least-nodes, priority, price; between commas."""
+    """How a group is chosen, in order: random, most-pods, least-waste, least-nodes, priority, price, grpc; between commas."""
+    expander_timeout: Seconds = Seconds(10.0)
+    """How long pods wait for the answer of the external expander (`grpc`); then the next one of the list decides."""
     core_price: float = 0.04
     """What a core is worth for an hour, for the price expander, in the unit of the groups' prices."""
     memory_price: float = 0.005

@@ -325,7 +325,7 @@ class Executor:
             last = f"; the last try: {pending.last_answer}" if pending.last_answer else ""
             reason = f"void since {void_after.isoformat()}, it is {now.isoformat()}{last}"
             return HandlerResult(Result.EXPIRED, reason, pending.last_detail)
-        objection = self._control.objection()
+        objection = None if pending.handler.always else self._control.objection()
         return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
 
     def _call(self, pending: PendingDecision, now: datetime, call: Callable[[], HandlerResult]) -> HandlerResult | None:
@@ -394,4 +394,5 @@ def _outcome(pending: PendingDecision, ended: HandlerResult, now: datetime) -> A
         reason=ended.reason,
         subject=decision.subject,
         detail=ended.detail,
+        groups=ended.groups,
     )

@@ -44,11 +44,15 @@ D = TypeVar("D", bound=ExecutableDecision)
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
-    """How a handler finished with a decision; the reason is a sentence, and the detail says the same to programs."""
+    """How a handler finished with a decision; the reason is a sentence, and the detail says the same to programs.
+
+    `groups` are those that an external expander chose.
+    """
 
     result: Result
     reason: str
     detail: OutcomeDetail = OutcomeDetail.NONE
+    groups: tuple[str, ...] = ()
 
 
 def _every(_decision: Any) -> bool:
@@ -81,6 +85,8 @@ class Handler(Generic[D]):
     at_once: bool = False
     undo: Callable[[D], None] | None = None
     concerns: Callable[[D], bool] = _every
+    always: bool = False
+    """Whether it is done whatever the control record says, because it changes nothing in the cluster."""
 
 
 @dataclass(slots=True)

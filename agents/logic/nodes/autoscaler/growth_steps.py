@@ -75,6 +75,7 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
         decided = replace(
             decided,
             scale_up=found,
+            pending=left,
             grow=tuple(raised for increase in found.increases if (raised := _beyond_target(auto, increase, now)) is not None),
             triggered=[left[place] for place in found.triggered],
             not_triggered=decision_inputs.without_planned([left[place] for place in found.remaining] if quiet else [], world),

@@ -54,6 +54,8 @@ class NodeDecisions:
     taint: Sequence[str] = ()
     untaint: Sequence[str] = ()
     scale_up: ScaleUp = field(default_factory=ScaleUp)
+    pending: Sequence[SchedulablePod] = ()
+    """The pods that growth was decided for, whose places `scale_up` has."""
     triggered: Sequence[SchedulablePod] = ()
     not_triggered: Sequence[SchedulablePod] = ()
     placed: Mapping[Row, list[SchedulablePod]] | None = None

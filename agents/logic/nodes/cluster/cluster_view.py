@@ -14,10 +14,10 @@ from agents.logic.nodes.cluster.capacity_buffers import BufferPods
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from agents.logic.nodes.cluster.planned_replicas import PlannedPods
 from agents.logic.nodes.cluster.scaler_state import ScalerState
-from agents.logic.nodes.cluster.scaler_table_values import KnownGroup, KnownNode, KnownPriorities, LearnedPattern
+from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, KnownGroup, KnownNode, KnownPriorities, LearnedPattern
 from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from agents.logic.nodes.growth import priority_config
-from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, Prices
+from agents.logic.nodes.growth.expanders import Expander, ExpanderAnswer, ExpanderContext, Prices
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
@@ -320,10 +320,16 @@ def _read_priorities(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Prior
     return priority_config.read({priority: list(listed) for priority, listed in patterns})
 
 
-def expander_context(found: ClusterView, settings: ScalerSettings, turn: int) -> ExpanderContext:
+def expander_context(
+    found: ClusterView, settings: ScalerSettings, turn: int, asked: AskedExpander | None = None
+) -> ExpanderContext:
     """What the expanders may know besides the options."""
     priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
     prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
     priorities = priorities_of(found.priorities) if Expander.PRIORITY in settings.chain() else None
     known = priorities if isinstance(priorities, Priorities) else None
-    return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)
+    answer = None
+    if asked is not None and not asked.open:
+        answer = ExpanderAnswer(frozenset(asked.groups), frozenset(asked.kept), asked.failed)
+    seed = settings.seed * 1_000_003 + turn // 1000
+    return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=seed, answer=answer)

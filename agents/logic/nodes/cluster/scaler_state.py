@@ -17,6 +17,7 @@ from agents.logic.nodes.cluster import fact_conversion, successor_requests
 from agents.logic.nodes.cluster.placed_pods import PlacedPod, PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_table_values import (
     NO_ATTENTION,
+    AskedExpander,
     Attention,
     ConsolidationTimers,
     HaltSaid,
@@ -103,7 +104,7 @@ class ScalerState:
         self.replacements: ObjectTable[StartedReplacement] = ObjectTable("replacements", StartedReplacement, 4)
         """By cluster and the first of the nodes that are replaced."""
         self.consolidation: ObjectTable[ConsolidationTimers] = ObjectTable("consolidation", ConsolidationTimers, 4)
-        """By cluster."""
+        self.asked: ObjectTable[AskedExpander] = ObjectTable("asked", AskedExpander, 4)
         self.planned: ObjectTable[PlannedReplicas] = ObjectTable("planned", PlannedReplicas, 16)
         """By the workload's key; empty unless planned replicas count."""
         self.buffers: ObjectTable[KnownBuffer] = ObjectTable("buffers", KnownBuffer, 4)
@@ -136,6 +137,7 @@ class ScalerState:
             self.memory,
             self.replacements,
             self.consolidation,
+            self.asked,
             self.namespaces,
             self.planned,
             self.patterns,

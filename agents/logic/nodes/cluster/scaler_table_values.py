@@ -97,6 +97,27 @@ class OpenNodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedExpander:
+    """The last question to an external expander: its id, the groups that it is about, when it was asked and until when it counts.
+
+    Times are seconds. Once it is answered, at `place`, `kept` are the groups that the answer names; else `failed` says why not.
+    """
+
+    id: str
+    groups: tuple[str, ...]
+    since: float
+    until: float
+    kept: tuple[str, ...] = ()
+    failed: str = ""
+    place: Place | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the answer is still awaited."""
+        return not self.kept and not self.failed
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedReplicas:
     """How many replicas a workload should have, from when until when that counts, in seconds, and its place in the log."""
 

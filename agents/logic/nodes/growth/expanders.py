@@ -6,13 +6,14 @@ Chance is a number from the caller, so that the choice can be repeated.
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agents.logic.nodes.growth.priority_config import Priorities
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from schemas.pod_requests import CPU, MEMORY
 
+FAILED = "ExpanderFailed"
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"
 INVALID = "PriorityConfigMapInvalid"
@@ -42,6 +43,8 @@ class Expander(StrEnum):
     LEAST_NODES = "least-nodes"
     PRIORITY = "priority"
     PRICE = "price"
+    GRPC = "grpc"
+    """Somebody else's program chooses, over upstream's protocol. A decision only uses what it answered to an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,15 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpanderAnswer:
+    """What an external expander answered when it was asked about the groups `asked`: those to keep, or why it did not answer."""
+
+    asked: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ExpanderContext:
     """What the expanders may know besides the options. `priorities` is None if there are none, or none that can be read."""
 
@@ -79,13 +91,23 @@ class ExpanderContext:
     prices: Prices | None = None
     cluster_nodes: int = 0
     seed: int = 0
+    answer: ExpanderAnswer | None = None
+
+    @property
+    def after_choice(self) -> "ExpanderContext":
+        """What is known for a further choice of one decision: an answer serves one choice, and a failure all of them."""
+        return self if self.answer is None or self.answer.failed else replace(self, answer=None)
 
 
 @dataclass(slots=True)
 class ExpanderChoice:
-    """The choice, the options that were equally good, and the events to record (reason and group)."""
+    """The choice, the options that were equally good, and the events to record (reason and group).
+
+    `ask`: options among which an external expander must choose first; then there is no choice yet.
+    """
 
     best: ExpanderOption | None = None
+    ask: tuple[ExpanderOption, ...] = ()
     equals: tuple[ExpanderOption, ...] = ()
     events: list[tuple[str, str]] = field(default_factory=list)
 
@@ -116,6 +138,9 @@ def choose(expanders: Sequence[Expander], options: Sequence[ExpanderOption], aro
     for expander in expanders:
         if expander is Expander.RANDOM:
             break
+        if expander is Expander.GRPC and len(left) > 1 and not _answered(left, around.answer):
+            choice.ask = tuple(left)
+            return choice
         left = keep(expander, left, around, choice.events)
         if len(left) == 1:
             break
@@ -139,7 +164,23 @@ def keep(
         return _lowest(options, [waste(option) for option in options])
     if expander is Expander.PRICE:
         return _cheapest(options, around)
+    if expander is Expander.GRPC:
+        return _chosen(options, around.answer, events)
     return _first(options, around.priorities, events) if expander is Expander.PRIORITY else options
+
+
+def _answered(options: Sequence[ExpanderOption], answer: ExpanderAnswer | None) -> bool:
+    """Whether an external expander's answer is about these groups; that it fails concerns all."""
+    return answer is not None and (bool(answer.failed) or answer.asked == {option.group for option in options})
+
+
+def _chosen(options: list[ExpanderOption], answer: ExpanderAnswer | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
+    """Those that an external expander keeps; all if it fails or keeps none. Source: grpcclientstrategy in expander/grpcplugin."""
+    if answer is None:
+        return options
+    if answer.failed:
+        events.append((FAILED, ""))
+    return [option for option in options if option.group in answer.kept] or options
 
 
 def draw(seed: int, count: int) -> int:

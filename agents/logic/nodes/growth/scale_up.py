@@ -17,6 +17,7 @@ from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, Simil
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.node_columns import ShapeId
+from agents.logic.nodes.scheduling.pod_shapes import PodShape
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from schemas.pod_requests import CPU, MEMORY
 
@@ -62,6 +63,15 @@ class GroupIncrease:
     pods: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ExpanderQuestion:
+    """What an external expander is asked: options, the shapes of waiting pods with places, and each option's pods by shape."""
+
+    options: tuple[ExpanderOption, ...]
+    shapes: tuple[tuple[PodShape, tuple[int, ...]], ...]
+    placed: Mapping[str, Sequence[int]]
+
+
 @dataclass(slots=True)
 class ScaleUp:
     """A decision. Places are those of the pending pods."""
@@ -73,6 +83,7 @@ class ScaleUp:
     remaining: list[int] = field(default_factory=list)
     """Pods that no group takes."""
     choices: list[expanders.ExpanderChoice] = field(default_factory=list)
+    question: "ExpanderQuestion | None" = None
     refused: str = ""
 
     @property
@@ -160,7 +171,10 @@ def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: 
     welcome = set().union(*{id(fit): fit for fit in fits.values()}.values())
     found.remaining = [int(left[p]) for shape, places in shapes if shape not in welcome for p in places]
     found.awaiting = sorted(set(left.tolist()) - set(found.remaining))
-    choice = expanders.choose(work.settings.expanders, options, around)
+    choice = expanders.choose(work.settings.expanders, options, around.after_choice if found.choices else around)
+    if choice.ask:
+        kinds = tuple((work.cluster.shapes[shape], tuple(left[places].tolist())) for shape, places in shapes)
+        found.question = ExpanderQuestion(choice.ask, kinds, {option.group: placed[option.group] for option in choice.ask})
     if choice.best is None:
         return left
     best = choice.best

@@ -12,6 +12,7 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import cluster_view
 from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.growth.expanders import Expander
 from agents.logic.nodes.removal import consolidation
 from agents.logic.nodes.removal.node_replacements import NOTHING, ReplacementRequest
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason, UnneededNode
@@ -58,7 +59,8 @@ class DecisionRound:
 def picture(state: ScalerState, turn: Turn, partition: int, cluster: str, settings: ScalerSettings) -> PlanContext:
     """The cluster as the state has it now."""
     view = cluster_view.view(state, cluster, settings, turn.number / 1000)
-    return PlanContext(turn, partition, cluster, settings, view, drain_limits.headcount(view))
+    asked = state.asked.get(cluster) if Expander.GRPC in settings.chain() else None
+    return PlanContext(turn, partition, cluster, settings, view, drain_limits.headcount(view), asked)
 
 
 def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool = True, first: str = "") -> DecisionRound:
@@ -69,7 +71,7 @@ def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool
     """
     cluster, settings, view, turn = context.cluster, context.settings, context.view, context.turn.number
     auto = autoscaler_memory.recall(state.memory.get(cluster), decision_settings.of(settings), turn / 1000)
-    around = cluster_view.expander_context(view, settings, turn)
+    around = cluster_view.expander_context(view, settings, turn, context.asked)
     wanted: Mapping[str, RemovalReason] = {}
     request = NOTHING
     if shrink:

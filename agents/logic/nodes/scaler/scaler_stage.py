@@ -26,6 +26,7 @@ from agents.logic.nodes.scaler import (
     buffer_statuses,
     decision_round,
     decision_settings,
+    expander_asks,
     halt_reports,
     open_plans,
     scaling_plans,
@@ -76,6 +77,7 @@ class Scaler(PartedState):
         if self.settings.planned_replicas:
             planned_replicas.ingest(state, turn.of(planned_replicas.TOPIC), now)
         capacity_buffers.ingest(state, turn.of(capacity_buffers.TOPIC), now)
+        expander_asks.ingest(state, turn.of("outcomes"), now)
         self._expire(now)
         self._learn(now)
         decided: list[Decided] = []
@@ -113,6 +115,7 @@ class Scaler(PartedState):
             if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
                 self.clusters.plans.remove(key)
         planned_replicas.expire(self.clusters, now)
+        expander_asks.expire(self.clusters, now)
 
     def _learn(self, now: float) -> None:
         """Let failed activities and failed plans count."""
@@ -183,6 +186,7 @@ class Scaler(PartedState):
         if pause is None:
             decided += size_corrections.plans(state, taken)
             decided += self._growth(context, found, auto)
+            decided += expander_asks.plans(state, context, found.scale_up, found.pending)
             decided += self._removals(taken, refusals)
             if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
                 found = removal_steps.soft_taints(auto, view.inputs, found)
@@ -190,7 +194,7 @@ class Scaler(PartedState):
             decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, found)
             decided += buffer_statuses.plans(state, context)
-        elif found.grow or found.delete.empty or found.delete.drain:
+        elif found.grow or found.scale_up.question or found.delete.empty or found.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
         decided += halt_reports.reports(state, taken) if look else ()
         refusals += scaling_refusals.all_of(state, taken, found, look_at_nodes=look)
@@ -219,14 +223,15 @@ class Scaler(PartedState):
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
             places += dict.fromkeys(context.view.planned[pod.key] for pod in pods if pod.key in context.view.planned)
-            places += [context.view.groups[one.group].place, *self._priorities_place(context)]
+            places += [context.view.groups[one.group].place, *self._expander_places(context)]
             yield open_plans.growth(state, context, plan, *places)
 
-    def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
-        """The place of the groups' priorities, if they were used."""
-        known = context.view.priorities
-        asked = Expander.PRIORITY in self._core.scale_up.expanders
-        return () if known is None or not asked else (known.place,)
+    def _expander_places(self, context: PlanContext) -> tuple[Place, ...]:
+        """The places of what the expanders went by: the groups' priorities, and somebody else's answer."""
+        priorities = context.view.priorities if Expander.PRIORITY in self._core.scale_up.expanders else None
+        places = [] if priorities is None else [priorities.place]
+        answered = context.asked
+        return (*places, *((answered.place,) if answered is not None and answered.place is not None else ()))
 
     def _removals(self, look: DecisionRound, refusals: list[ScaleRefused]) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""

@@ -269,8 +269,19 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
     if not pending_pods.old_enough([pod], settings, look.now):
         yield ScalingObstacle("TooYoung", "it has not waited as long as it must before a group grows for it", {})
         return
-    helpless = next((one for one in found.helpless if one.pod.nature is pod.nature), None)
     yield from _of_groups(state, look)
+    question = found.scale_up.question
+    if question is not None and pod in [found.pending[place] for place in found.scale_up.awaiting]:
+        reason = "an external expander chooses among the groups that would take it, and its answer has not come yet"
+        yield ScalingObstacle("ExpanderAsked", reason, {"groups": [option.group for option in question.options]})
+        return
+    yield from _of_placement(state, look, pod)
+
+
+def _of_placement(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
+    """Why no group's new node would take it, or which node will."""
+    found = look.found
+    helpless = next((one for one in found.helpless if one.pod.nature is pod.nature), None)
     if helpless is not None:
         for group, failure in sorted(helpless.failures.items()):
             yield ScalingObstacle(

@@ -10,7 +10,7 @@ from agents.logic.guards.plan_expiry import plan_expiry
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster.cluster_view import ClusterView
-from agents.logic.nodes.cluster.scaler_table_values import StartedReplacement
+from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, StartedReplacement
 from agents.logic.nodes.growth.helpless_pods import HelplessPods
 from agents.logic.nodes.growth.scale_up import GroupIncrease
 from agents.logic.nodes.removal import node_utilization
@@ -85,6 +85,7 @@ class PlanContext:
     settings: ScalerSettings
     view: ClusterView
     headcount: NodeHeadcount = field(default_factory=NodeHeadcount)
+    asked: AskedExpander | None = None
 
     def id(self, kind: str, key: str) -> str:
         """The id of a decision of this turn."""
@@ -121,6 +122,8 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
         because["equally good"] = [each.group for each in choice.equals][:MOST_EXAMPLES]
     if choice is not None and choice.events:
         because["expander"] = [f"{reason} {group}".rstrip() for reason, group in choice.events[:MOST_EXAMPLES]]
+    if (asked := context.asked) is not None and asked.kept and choice is found.scale_up.choices[0]:
+        because["external expander"] = {"question": asked.id, "chose": list(asked.kept[:MOST_EXAMPLES])}
     if found.scale_up.skipped:
         because["skipped"] = dict(sorted(found.scale_up.skipped.items())[:MOST_EXAMPLES])
     return ScaleUpPlanned(

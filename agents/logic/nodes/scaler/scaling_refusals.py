@@ -18,7 +18,7 @@ from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import ScaleRefused
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
+from schemas.decisions.scale_refusal_codes import SAID_AGAIN, RefusalCode
 from schemas.names import Place
 
 MOST_NODES = 500
@@ -51,9 +51,7 @@ def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, loo
         said.append(about_cluster(context, RefusalCode.MAX_NODES, scale_up.MAX_NODES))
     if context.view.inputs.waiting and not found.grow:
         said += [skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
-    if context.view.inputs.waiting and Expander.PRIORITY in context.settings.chain():
-        priorities = cluster_view.priorities_of(context.view.priorities)
-        said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
+    said += _expanders_passed_over(context) if context.view.inputs.waiting else ()
     said += _unmatched(context, found.scale_up.choices)
     index = state.ready_index()
     for pods in found.helpless:
@@ -86,6 +84,17 @@ def about_cluster(context: PlanContext, code: RefusalCode, reason: str) -> Scale
     """A refusal that concerns all pods that wait."""
     subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
     return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
+
+
+def _expanders_passed_over(context: PlanContext) -> Iterator[ScaleRefused]:
+    """Expanders that tell no group from another at this moment."""
+    if Expander.PRIORITY in context.settings.chain():
+        priorities = cluster_view.priorities_of(context.view.priorities)
+        if isinstance(priorities, str):
+            yield scaling_plans.no_priorities(context, priorities)
+    asked = context.asked
+    if asked is not None and asked.failed:
+        yield about_cluster(context, RefusalCode.EXPANDER_FAILED, f"the external expander is passed over: {asked.failed}")
 
 
 def _unmatched(context: PlanContext, choices: Sequence[ExpanderChoice]) -> Iterator[ScaleRefused]:
@@ -154,7 +163,7 @@ def _changing(event: ScaleRefused, now: float) -> str:
     The scheduler's words about a pod change at any time, and the sentence about a budget counts, so they are no news.
     """
     said = "" if event.code in (RefusalCode.NOT_UNDERSTOOD, RefusalCode.BUDGET) else event.reason
-    return f"{said} {now // halt_reports.AGAIN:.0f}" if event.code in PODS_WAIT else said
+    return f"{said} {now // halt_reports.AGAIN:.0f}" if event.code in SAID_AGAIN else said
 
 
 def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:

@@ -24,6 +24,11 @@
 {{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
 {{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
 {{- end -}}
+{{- $expander := .Values.nodeScaling.expander -}}
+{{- if and $expander.url (not .Values.nodeScaling.enabled) -}}{{- fail "nodeScaling.expander.url: it chooses among node groups, so it needs nodeScaling.enabled" -}}{{- end -}}
+{{- if and $expander.url (not $expander.certificateSecret) -}}
+{{- fail "nodeScaling.expander.url needs nodeScaling.expander.certificateSecret, a Secret with ca.crt: the server is asked over TLS only" -}}
+{{- end -}}
 {{- range .Values.nodeScaling.groups -}}
 {{- $part := splitList ":" . -}}
 {{- if gt (int (index $part 0)) (int (index $part 1)) -}}
@@ -70,7 +75,7 @@
 {{- end -}}
 {{- $names := list "setup" "commands" -}}
 {{- range include "ullage.components" . | fromJsonArray -}}{{- $names = append $names .name -}}{{- end -}}
-{{- $known := list "setup" "commands" "clock" "worker" "source-kube" "source-usage" "source-load" "source-asg" "consumer-status" "consumer-resizer" "consumer-evictor" "consumer-asg" "consumer-autoscalers" "metrics-api" "webhook" -}}
+{{- $known := list "setup" "commands" "clock" "worker" "source-kube" "source-usage" "source-load" "source-asg" "consumer-status" "consumer-resizer" "consumer-evictor" "consumer-asg" "consumer-expander" "consumer-autoscalers" "metrics-api" "webhook" -}}
 {{- range $name, $_ := $security.secrets -}}
 {{- if not (has $name $known) -}}{{- fail (printf "kafka.security.secrets: '%s' is none of %s" $name (join ", " $known)) -}}{{- end -}}
 {{- end -}}
@@ -107,7 +112,8 @@
   "cluster.name" "clusterName" "cluster.nodes" "nodeScaling.enabled" "cluster.replicas" "replicaScaling.enabled"
   "usage.reads" "usage.reads" "vertical.recommender" "recommender" "webhook.failure_policy" "webhook.failurePolicy"
   "webhook.certificate" "webhook.certificateSecret" "webhook.key" "webhook.certificateSecret" "webhook.ca" "webhook.certificateSecret"
-  "aws.region" "nodeScaling.region" "aws.groups" "nodeScaling.groups" "aws.discovery" "nodeScaling.discovery" -}}
+  "aws.region" "nodeScaling.region" "aws.groups" "nodeScaling.groups" "aws.discovery" "nodeScaling.discovery"
+  "expander.url" "nodeScaling.expander.url" "expander.certificate" "nodeScaling.expander.certificateSecret" -}}
 {{- if include "ullage.settingThere" (list $settings $name) -}}
 {{- fail (printf "settings.%s: say it in %s" $name $value) -}}
 {{- end -}}

@@ -154,6 +154,12 @@ and acts, and one for what answers the API server, which must be there while the
 {{- $list = append $list (dict "name" "consumer-asg" "kafka" (list "nodes") "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.nodeScaling.enabled $v.nodeScaling.expander.url -}}
+{{- $mount := dict "name" "expander" "mountPath" "/etc/ullage/expander" "readOnly" true -}}
+{{- $volume := dict "name" "expander" "secret" (dict "secretName" $v.nodeScaling.expander.certificateSecret) -}}
+{{- $own := dict "extraVolumes" (list $volume) "extraVolumeMounts" (list $mount) -}}
+{{- $list = append $list (dict "name" "consumer-expander" "kafka" (list "expander") "account" "ullage-agents" "args" (list "consumer" "expander") "values" (include "ullage.together" (list ($v.expanderConsumer | default dict) $own) | fromJson)) -}}
+{{- end -}}
 {{- if $v.replicaScaling.enabled -}}
 {{- $list = append $list (dict "name" "source-load" "kafka" (list "load") "account" "ullage-agents" "args" (list "source" "load") "values" $v.sourceLoad) -}}
 {{- end -}}
@@ -202,10 +208,14 @@ ca: /etc/ullage/webhook/ca.crt
   "metrics_api" (dict "namespace" .Release.Namespace)
   "aws" $aws -}}
 {{- with .Values.usage.prometheusUrl }}{{ $_ := set $tree "prometheus" (dict "url" .) }}{{ end -}}
+{{- with .Values.nodeScaling.expander.url }}
+{{- $_ := set $tree "expander" (dict "url" . "certificate" "/etc/ullage/expander/ca.crt") -}}
+{{- $_ := set $tree "nodes" (dict "expanders" "grpc,least-waste") -}}
+{{- end -}}
 {{- mergeOverwrite $tree (deepCopy .Values.settings) | toYaml -}}
 {{- end }}
 
-{{/* The ports of Prometheus that somebody asks, and those that are asked for by value. */}}
+{{/* The ports of Prometheus and of an expander that somebody asks, and those that are asked for by value. */}}
 {{- define "ullage.otherPorts" -}}
 {{- $ports := .Values.networkPolicy.egressPorts | default list -}}
 {{- if or .Values.replicaScaling.enabled (eq .Values.usage.reads "prometheus") -}}
@@ -214,6 +224,7 @@ ca: /etc/ullage/webhook/ca.crt
 {{- $port := regexFind ":[0-9]+$" $host | trimPrefix ":" | default (hasPrefix "https:" $url | ternary "443" "80") -}}
 {{- $ports = append $ports (int $port) -}}
 {{- end -}}
+{{- with .Values.nodeScaling.expander.url -}}{{- $ports = append $ports (splitList ":" . | last | int) -}}{{- end -}}
 {{- $ports | uniq | toJson -}}
 {{- end }}
 

@@ -13,8 +13,10 @@ from math import isfinite
 from typing import Any, Final
 
 import cramjam
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from google.protobuf import message
 
+from streams import protobuf_messages
+from streams.protobuf_messages import BYTES, DOUBLE, INT64, MANY, ONE, UINT32
 from streams.sources.usage.promql import OWN_LABELS, MetricNames
 from streams.sources.usage.received.sample_table import RequestTooLarge, UnreadableRequest, UnreadableSeries
 from streams.sources.usage.received.usage_samples import NO_USAGE, SampleBatch, UsageKind, UsageSamples, UsageSeries
@@ -29,37 +31,18 @@ MOST_SERIES_BYTES = 1 << 20
 """Bytes of one series with its samples, which take many times that when they are read."""
 _STALE = struct.pack("<Q", 0x7FF0000000000002)
 """Prometheus' stale marker (model/value/value.go): this NaN and no other."""
-_ONE, _MANY = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL, descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-_BYTES, _DOUBLE = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES, descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE
-_INT64, _UINT32 = descriptor_pb2.FieldDescriptorProto.TYPE_INT64, descriptor_pb2.FieldDescriptorProto.TYPE_UINT32
-_PACKAGE = "ullage.remote_write"
 _MESSAGES: Final = {
-    "Sample": (("value", 1, _DOUBLE, _ONE), ("timestamp", 2, _INT64, _ONE)),
-    "Label": (("name", 1, _BYTES, _ONE), ("value", 2, _BYTES, _ONE)),
-    "RequestV1": (("timeseries", 1, _BYTES, _MANY),),
-    "SeriesV1": (("labels", 1, _BYTES, _MANY), ("samples", 2, "Sample", _MANY)),
-    "RequestV2": (("symbols", 4, _BYTES, _MANY), ("timeseries", 5, _BYTES, _MANY)),
-    "SeriesV2": (("labels_refs", 1, _UINT32, _MANY), ("samples", 2, "Sample", _MANY)),
+    "Sample": (("value", 1, DOUBLE, ONE), ("timestamp", 2, INT64, ONE)),
+    "Label": (("name", 1, BYTES, ONE), ("value", 2, BYTES, ONE)),
+    "RequestV1": (("timeseries", 1, BYTES, MANY),),
+    "SeriesV1": (("labels", 1, BYTES, MANY), ("samples", 2, "Sample", MANY)),
+    "RequestV2": (("symbols", 4, BYTES, MANY), ("timeseries", 5, BYTES, MANY)),
+    "SeriesV2": (("labels_refs", 1, UINT32, MANY), ("samples", 2, "Sample", MANY)),
 }
-"""The messages, with the fields that are read: name, number, type and how many. A message as BYTES is one that is read later."""
+"""The messages, with the fields that are read: name, number, type and how many."""
 
 
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="ullage/remote_write.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        made = file.message_type.add(name=name)
-        for field, number, kind, label in fields:
-            if isinstance(kind, str):
-                of_message = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
-                made.field.add(name=field, number=number, label=label, type=of_message, type_name=f".{_PACKAGE}.{kind}")
-            else:
-                made.field.add(name=field, number=number, label=label, type=kind)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
-
-
-_CLASS: Final = _classes()
+_CLASS: Final = protobuf_messages.classes("ullage.remote_write", _MESSAGES)
 
 
 def unpacked(body: bytes, most: int) -> bytes:

@@ -1,0 +1,15 @@
+"""Puts the expander consumer together: the server that the settings name."""
+
+from agents.settings.all_settings import Settings
+from schemas.units import Seconds
+from streams.consumers.executing.executor import Executor
+from streams.consumers.nodes.expander_consumer import expander_consumer
+from streams.log_context import LogContext
+
+
+def expander(context: LogContext, settings: Settings) -> Executor:
+    """The expander consumer with these settings. Raises BadInput where they name no server, or gRPC is not installed."""
+    from streams.clients.expander_client import ExpanderClient
+
+    ours = settings.expander
+    return expander_consumer(context, ExpanderClient(ours.url, ours.certificate, Seconds(ours.timeout_seconds)))
