@@ -170,6 +170,88 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "image": {"repository": "mirror.example/ullage", "digest": f"sha256:{'0' * 64}"},
         "imagePullSecrets": [{"name": "mirror"}],
     },
+    "workload identity": {
+        "mode": "apply",
+        "kafka.brokers": "bootstrap.main.europe-west1.managedkafka.p.cloud.goog:9092",
+        "accountAnnotations": {"ullage-worker": {"iam.gke.io/gcp-service-account": "ullage@p.iam.gserviceaccount.com"}},
+        "nodeSelector": {"cloud.google.com/gke-spot": "true", "iam.gke.io/gke-metadata-server-enabled": "true"},
+        "tolerations": [{"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}],
+        "networkPolicy.egress": [{"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 988}]}],
+    },
+    "linkerd and vault": {
+        "mode": "apply",
+        "layout": "large",
+        "kafka.brokers": "kafka:9092",
+        "podAnnotations": {
+            "linkerd.io/inject": "enabled",
+            "config.linkerd.io/skip-outbound-ports": "9092,443",
+            "vault.hashicorp.com/agent-inject": "true",
+            "vault.hashicorp.com/agent-inject-template-kafka": '{{ with secret "kv/kafka" }}{{ .Data.data.password }}{{ end }}',
+        },
+        "webhookServer.podAnnotations": {"config.linkerd.io/skip-inbound-ports": "8000"},
+    },
+    "a bundle of authorities": {
+        "mode": "shadow",
+        "kafka.brokers": "kafka:9093",
+        "kafka.security.protocol": "SSL",
+        "kafka.security.secret": "kafka-ca",
+        "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/trust/bundle.pem"}],
+        "extraVolumes": [
+            {
+                "name": "trust",
+                "projected": {
+                    "sources": [
+                        {"configMap": {"name": "trust-bundle", "items": [{"key": "bundle.pem", "path": "bundle.pem"}]}},
+                        {
+                            "clusterTrustBundle": {
+                                "signerName": "example.com/internal",
+                                "labelSelector": {},
+                                "path": "internal.pem",
+                            }
+                        },
+                    ]
+                },
+            }
+        ],
+        "extraVolumeMounts": [{"name": "trust", "mountPath": "/etc/trust", "readOnly": True}],
+    },
+    "strict policies": {
+        "mode": "apply",
+        "kafka.brokers": "kafka:9092",
+        "commonLabels": {"pod-security.kubernetes.io/enforce": "restricted", "owner": "platform"},
+        "podSecurityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "worker.resources": {
+            "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+            "limits": {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "2Gi"},
+        },
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
+        "podDisruptionBudget.enabled": True,
+    },
+    "argo and a secrets store": {
+        "mode": "apply",
+        "kafka.brokers": "kafka:9092",
+        "kafka.topicPrefix": "team-a",
+        "commonAnnotations": {"argocd.argoproj.io/sync-wave": "5", "argocd.argoproj.io/sync-options": "ServerSideApply=true"},
+        "extraVolumes": [
+            {
+                "name": "store",
+                "csi": {
+                    "driver": "secrets-store.csi.k8s.io",
+                    "readOnly": True,
+                    "volumeAttributes": {"secretProviderClass": "ullage"},
+                },
+            }
+        ],
+        "extraVolumeMounts": [{"name": "store", "mountPath": "/mnt/secrets", "readOnly": True}],
+        "monitoring.prometheusRule.enabled": True,
+        "monitoring.labels": {"release": "kube-prometheus-stack"},
+    },
     "names of hosts": {
         "kafka.brokers": "kafka:9092",
         "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["kafka"]}],

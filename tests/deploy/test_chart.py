@@ -40,7 +40,7 @@ def test_every_file_of_rights_is_a_component_of_the_chart() -> None:
 def test_every_command_of_a_component_is_one_of_ours() -> None:
     found = [re.findall(r'"([a-z-]+)"', text) for text in COMMANDS.findall((CHART / "templates/_names.tpl").read_text("utf-8"))]
     parts = [words for words in found if words != ["run"]]  # what follows is put together of these
-    assert len(parts) == 13
+    assert len(parts) == 14
     for words in parts:
         app.parse_args([*words, "--config", "x"], exit_on_error=False, print_error=False)
 
