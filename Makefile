@@ -79,7 +79,7 @@ demo: $(DEMO) ## a simulated day in about two minutes, on real Kafka
 sizing: setup ## writes the figures of docs/sizing.md from those of docs/lab/bench.md
 	$(BIN)/python -m tests.support.sizing_page
 
-figures: setup ## writes README's table and picture from the demo's day in memory
+figures: setup ## writes README's tables and picture: the demo's day in memory, and a recorded trace
 	$(BIN)/python -m tests.support.readme_figures
 
 up: $(DEMO) ## broker, clock, workers and consumers until Ctrl-C

@@ -19,6 +19,14 @@ def test_readme_has_the_figures_and_the_picture_that_make_figures_writes() -> No
     assert readme_figures.PICTURE.read_text() == picture, "make figures"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_readme_has_the_figures_of_the_recorded_trace() -> None:
+    if not readme_figures.TRACE.exists():
+        pytest.skip("there is no google2019-borg under ULLAGE_SHARED (default ../shared)")
+    assert readme_figures.README.read_text() == readme_figures.recorded(), "make figures"
+
+
 def test_the_volume_of_the_chart_holds_what_its_kafka_keeps() -> None:
     values = yaml.safe_load((sizing_page.ROOT / "deploy/helm/ullage/values.yaml").read_text())
     assert values["kafka"]["single"]["storage"] == f"{sizing_page.volume_gib(sizing_page.USUAL)}Gi"

@@ -2,25 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents import cli
 from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.cluster_control_client import PATH
+from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched_namespace import WatchedScene, now
+from tests.controlplane.watched_namespace import PARTITIONS, WatchedScene, now
 from tests.controlplane.world import World
 
 NIGHT = {"begins": "0 1 * * *", "minutes": 120, "timeZone": "Europe/Berlin", "budget": 0.3, "reason": "night"}
 
 
 @pytest.fixture
-def scene(plane: Plane, world: World) -> Iterator[WatchedScene]:
-    yield WatchedScene(plane, world)
+def scene(plane: Plane, world: World, tmp_path: Path) -> Iterator[WatchedScene]:
+    """The source's log is a file, which the command can read and write."""
+    yield WatchedScene(plane, world, FileLog.open_or_create(tmp_path / "log.jsonl"))
     with suppress(Refused):
         world.ask.delete(f"{PATH}/ullage")
 
@@ -92,6 +96,64 @@ def test_made_changed_and_deleted_the_object_wins_while_it_exists(scene: Watched
         assert len(scene.events("control", 0)) == written + 1
         make(world, {"mode": "apply"})
         wait_for(lambda: in_force(scene).mode is Mode.APPLY, what="another object of that name commands")
+
+
+def test_kubectl_and_the_command_change_the_same_switch_and_why_explains_each_state(
+    scene: WatchedScene, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--set", "log.kind=file", "--set", f"log.path={tmp_path / 'log.jsonl'}", "--set", f"topics.partitions={PARTITIONS}"]
+    topic = scene.topics.wire("control")
+
+    def ullage(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = cli.run([*words, *where])
+        shown = capsys.readouterr()
+        return code, " ".join((shown.out + shown.err).split())
+
+    def command(*words: str) -> tuple[int, str]:
+        return ullage(*words, "--set", "cluster.name=real")
+
+    def why_in_force() -> str:
+        """What `why` says of the newest record."""
+        code, said = ullage("why", f"{topic}:0:{scene.log.end(topic, 0) - 1}")
+        assert code == 0, said
+        return said
+
+    assert command("mode", "apply", "--reason", "by hand")[0] == 0
+    said = why_in_force()
+    assert ("apply" in said, "by hand" in said, "ClusterControl" in said) == (True, True, False)
+    with scene.watching(control=True):
+        make(world, {"mode": "plan", "budget": 0.25, "reason": "in git"})
+        wait_for(lambda: answered(world), what="the object is in force")
+        said = why_in_force()
+        assert [word for word in ("plan", "in git", "ClusterControl/ullage", "(field manager)") if word not in said] == []
+        place = condition(world)["message"].removeprefix("in force from ").removesuffix(" on")
+        assert "in git" in ullage("why", place)[1], "as the status says"
+
+        code, said = command("mode", "apply")
+        assert code != 0
+        assert "the object ClusterControl/ullage says how far Ullage may go in cluster 'real'" in said
+        assert in_force(scene).mode is Mode.PLAN
+
+        world.ask.patch(f"{PATH}/ullage", {"spec": {"mode": "apply", "reason": "reviewed"}}, kind="merge")
+        wait_for(lambda: in_force(scene).mode is Mode.APPLY and answered(world), what="the change is in force")
+        assert "reviewed" in why_in_force()
+
+        assert command("pause", "--reason", "INC-1")[0] == 0
+        said = why_in_force()
+        assert ("paused" in said, "INC-1" in said) == (True, True)
+        wait_for(
+            lambda: in_force(scene).through == "ClusterControl/ullage" and not in_force(scene).paused, what="the object wins"
+        )
+        assert "reviewed" in why_in_force()
+
+        world.ask.delete(f"{PATH}/ullage")
+        wait_for(lambda: not in_force(scene).through, what="the object is gone")
+        said = why_in_force()
+        assert [word for word in ("apply", "ClusterControl/ullage") if word not in said] == []
+        assert command("mode", "shadow", "--reason", "back to hand")[0] == 0, "the command may say it again"
+        assert "back to hand" in why_in_force()
+    assert (in_force(scene).mode, in_force(scene).through) == (Mode.SHADOW, "")
 
 
 def test_an_object_deleted_while_the_source_was_down_commands_no_longer(scene: WatchedScene, world: World) -> None:

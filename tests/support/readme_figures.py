@@ -1,12 +1,16 @@
-"""README's table and picture: the demo's day in memory, without an autoscaler, by upstream's rules, by Ullage, and by `adaptive`.
+"""README's tables and picture: the demo's day in memory without an autoscaler, by upstream's rules, by Ullage, and by `adaptive`;
+and a recorded trace as it was, and by the same.
 
-`make figures` writes them; the same seed gives the same figures on every machine.
+`make figures` writes them, that of the trace where the trace is; the figures are the same on every machine.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from agents.backtest.price_list import PriceList
+from agents.commands.compare import comparison_table, policy_runs, policy_specs
 from agents.demo import day_in_memory, day_picture, summary
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
@@ -14,11 +18,15 @@ from agents.settings import loading
 from agents.settings.all_settings import Settings
 from schemas.outcomes import Action
 from streams.log_context import LogContext
+from tests.support.real_traces import TRACES
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs/pictures/container-day.svg"
 _PLACE = re.compile(r"(<!-- figures: make figures -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+_RECORDED = re.compile(r"(<!-- recorded: make figures -->\n).*?(<!-- end of recorded -->)", re.DOTALL)
+TRACE = TRACES / "google2019-borg"
+_POLICIES = ("recorded", "upstream", "default", "adaptive")
 _NAMES = ("no autoscaler", "the originals' rules", "Ullage", "Ullage, `adaptive` (alpha)")
 
 
@@ -59,11 +67,35 @@ def _table(*days: DayState) -> list[str]:
         ("every change explained, recomputed from the log, tried before on yesterday's data", "-", "-", "yes", "yes"),
     ]
     lines = [f"| {' | '.join(('', *_NAMES))} |", "|---|" + "---:|" * len(_NAMES)]
-    return [*lines, *(f"| {' | '.join(row)} |".replace("%", " %") for row in rows)]
+    return [*lines, *map(_row, rows)]
+
+
+def recorded() -> str:
+    """README as it is to be, with the table of the recorded trace."""
+    specs = policy_specs.read(_POLICIES, Settings(), ())
+    scores = policy_runs.run(TRACE, specs, Settings(), PriceList())
+    columns = list(comparison_table.shown(scores, {}, PriceList()))
+    rows = [
+        ("CPU requested and not used (slack)", *(f"{column['cpu slack']}" for column in columns)),
+        ("memory requested and not used", *(f"{column['memory slack']}" for column in columns)),
+        ("containers OOM-killed", *(f"{column['OOM kills']}" for column in columns)),
+        ("time with more CPU used than requested", *(f"{column['cpu over']}" for column in columns)),
+        ("changes of a container each day", *(f"{column['changes/container-day']}" for column in columns)),
+        ("cost at OpenCost's default rates, USD", *(f"{column['cost (USD)']}" for column in columns)),
+    ]
+    lines = [f"| {' | '.join(('', 'as it was', *_NAMES[1:]))} |", "|---|" + "---:|" * len(_NAMES), *map(_row, rows)]
+    return _RECORDED.sub(lambda place: place[1] + "\n".join(lines) + "\n" + place[2], README.read_text())
+
+
+def _row(cells: Sequence[str]) -> str:
+    """A row of a table; a percent sign stays on the line of its number."""
+    return f"| {' | '.join(cells)} |".replace("%", "\N{NO-BREAK SPACE}%")
 
 
 if __name__ == "__main__":
     text, drawn = front()
     README.write_text(text)
+    if TRACE.exists():
+        README.write_text(recorded())
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(drawn)

@@ -30,6 +30,8 @@ from streams.sources.kube.watch.watched_resources import CONTROLS
 
 NAME = "ullage"
 """The only name that counts, so that two objects cannot contradict each other."""
+_GONE = f"{KIND}/{NAME} is gone, and what it said last stays in force"
+"""Stands in the log after the object's own reason, for `why` and `status`."""
 RETRY = timedelta(seconds=10)
 """How long to wait after the log or the API server refused."""
 _log = structlog.get_logger(__name__)
@@ -94,7 +96,8 @@ class ClusterControlPublisher:
         try:
             missing = NAME not in self._objects and NAME not in self._unread
             if self._listed and missing and self._last is not None and self._last.through:
-                self._publish(replace(self._last, at=at, through=""))
+                reason = "; ".join(filter(None, (self._last.reason, _GONE)))
+                self._publish(replace(self._last, at=at, through="", reason=reason))
             for name in sorted(self._due):
                 self._obey(self._objects[name], at)
                 self._due.discard(name)
