@@ -3,6 +3,8 @@
 import ast
 import graphlib
 import importlib.metadata
+import subprocess
+import sys
 import tomllib
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -122,3 +124,11 @@ def test_only_the_three_packages_are_shipped() -> None:
     assert project["tool"]["setuptools"]["packages"]["find"]["include"] == [
         f"{name}*" for name in ("agents", "streams", "schemas")
     ]
+
+
+@pytest.mark.parametrize("part", ["agents.processes.source_clock", "agents.app.worker", "agents.processes.run_parts"])
+def test_a_process_that_asks_no_api_server_loads_no_client_for_it(part: str) -> None:
+    """Kubernetes' client and what it loads take 10 MiB of each process."""
+    code = f"import sys, {part}; print(*{{'kubernetes', 'requests', 'oauthlib', 'cryptography'}} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []

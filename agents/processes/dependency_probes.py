@@ -1,11 +1,10 @@
-"""Checks of what processes depend on: Kafka, the API server, AWS, and rights in the cluster."""
+"""Checks of what some processes depend on besides the log: the API server, AWS, and rights in the cluster."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 
 from agents.processes import component_rights
-from agents.settings import cluster_factory, log_factory
+from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.clients.kube import refusals
@@ -16,16 +15,6 @@ API_SERVER, AWS, RIGHTS_IN_CLUSTER, WEBHOOK = "the API server", "AWS", "a right 
 _PATIENCE = Seconds(3.0)
 """Seconds to wait for a sign of life."""
 _UNAUTHORIZED, _SERVER_ERROR = 401, 500
-
-
-def kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
-    """Kafka's name and check; None for a log that is not Kafka."""
-    if settings.log.kind != "kafka":
-        return None
-    from streams.log.connection_check import require_entry
-
-    where = log_factory.connection(settings)
-    return f"Kafka '{where.brokers}'", partial(require_entry, where)
 
 
 def api_server(settings: Settings) -> Callable[[], None]:

@@ -8,12 +8,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from agents.processes import dependency_probes, signals
+from agents.processes import signals
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup, process_parts
@@ -52,7 +53,7 @@ class ProcessTelemetry:
 
     def look_at_log(self, settings: Settings) -> None:
         """Watch whether Kafka answers, and whether it does what this process asks; both are one dependency."""
-        what, answers = dependency_probes.kafka(settings) or ("the log", all_well)
+        what, answers = _kafka(settings) or ("the log", all_well)
 
         def look() -> None:
             answers()
@@ -70,6 +71,16 @@ class ProcessTelemetry:
     def reasons(self) -> Sequence[str]:
         """Why the process is not ready."""
         return [*self.own_reasons(), *self.dependencies.reasons()]
+
+
+def _kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
+    """Kafka's name and check; None for a log that is not Kafka."""
+    if settings.log.kind != "kafka":
+        return None
+    from streams.log.connection_check import require_entry
+
+    where = log_factory.connection(settings)
+    return f"Kafka '{where.brokers}'", partial(require_entry, where)
 
 
 @contextmanager

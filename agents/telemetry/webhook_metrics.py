@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.times import to_seconds
-from streams.consumers.webhook.review_interface import Review
+
+if TYPE_CHECKING:
+    # Every process loads these metrics, and few load Kubernetes' client, which takes 10 MiB.
+    from streams.consumers.webhook.review_interface import Review
 
 _SLOW = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Upstream's buckets begin at 10 ms, which is longer than nearly all answers take."""
@@ -52,7 +56,7 @@ class WebhookMetrics:
         self._waiting.set_function(waiting)
         self._dropped.set_function(dropped)
 
-    def answered(self, review: Review, objection: str | None, seconds: float) -> None:
+    def answered(self, review: "Review", objection: str | None, seconds: float) -> None:
         """A review was answered."""
         key = review.resource, review.status, objection is not None and not review.plain
         counted = self._counted.get(key)
