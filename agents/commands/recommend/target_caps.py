@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.commands.status import newest_records
-from agents.logic.updates.lasting_guards import CAPPING, LASTING, SAID_AGAIN
+from agents.logic.updates.guard_records import CAPPING, LASTING, SAID_AGAIN
 from agents.why import because_texts, event_descriptions
 from schemas.decisions.pod_updates import UpdateRefused
 from streams.codec.container_requests_reader import RecommendedAmounts, RecommendedRequests

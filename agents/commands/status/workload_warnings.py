@@ -12,7 +12,7 @@ from agents.commands.recommend import target_caps
 from agents.commands.recommend.target_caps import Refusals
 from agents.commands.status import newest_records
 from agents.commands.status.status_rows import StatusRow
-from agents.logic.updates.lasting_guards import STOPPING
+from agents.logic.updates.guard_records import STOPPING
 from agents.why import leak_texts
 from schemas import admission_pauses
 from schemas.admission_pauses import AdmissionPause

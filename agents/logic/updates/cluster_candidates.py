@@ -12,10 +12,11 @@ from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.disruption_guards import serves_nobody
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
+from agents.logic.updates.guard_records import BOUNDING_DISRUPTION
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
-from agents.logic.updates.update_guards import SPARING_RAISES, first_objection, told
+from agents.logic.updates.update_guards import first_objection, told
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.outcomes import Action
@@ -96,7 +97,7 @@ class ClusterCandidates:
 def _judged(candidate: Candidate, situation: ClusterSituation) -> tuple[Candidate, Objection | None]:
     """A pod and the first objection. What it needs at once does not wait for what it can spare: then that alone is planned."""
     objection = first_objection(candidate, situation)
-    if objection is not None and objection.guard in SPARING_RAISES:
+    if objection is not None and objection.guard in BOUNDING_DISRUPTION:
         more = raised(candidate)
         if more is not None and first_objection(more, situation) is None:
             return more, None

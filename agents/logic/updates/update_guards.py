@@ -1,6 +1,6 @@
 """The guards of the updater: each examines a pod that should be changed and may object, with the reason."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from agents.logic.guards import shared_guards
@@ -18,6 +18,7 @@ from agents.logic.updates import (
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
+from agents.logic.updates.guard_records import GUARDS, KEEPING_LOOPS
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
@@ -29,21 +30,13 @@ from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
 from schemas.well_known_labels import PROTECTED
 
-Guard = Callable[[Candidate, ClusterSituation], str | None]
-
-
-SPARING_RAISES = frozenset({"cool-down", "tolerance", "workload-budget", "budget", "namespace-budget"})
-"""Guards that bound disruption, and so let a pod be given more as it runs."""
-_HOLDING = frozenset(
-    {"mode", "protected", "opt-out", "hpa", "limit-range", "service-class", "acceptance", "unchanged", "unpatched", "replicas"}
-    | {"node", "disruption-budget", "resizing", "quota"}
-)
-"""Guards that keep a loop of OOM kills going until somebody does something; the others may pass by themselves."""
+Judgement = Callable[[Candidate, ClusterSituation], str | None]
+"""Why a pod is left alone; None where the guard does not object."""
 
 
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
     """The first guard that objects, or None."""
-    return shared_guards.first_objection(GUARDS, candidate, cluster)
+    return shared_guards.first_objection(_JUDGED, candidate, cluster)
 
 
 def told(objection: Objection, candidate: Candidate) -> Objection:
@@ -51,7 +44,7 @@ def told(objection: Objection, candidate: Candidate) -> Objection:
 
     Whatever holds a pod back through many kills does so, a budget of others' pods as well as a closed schedule.
     """
-    holds = objection.guard in _HOLDING and candidate.looping != ""
+    holds = objection.guard in KEEPING_LOOPS and candidate.looping != ""
     if not candidate.rescue or not (holds or candidate.long_killed):
         return objection
     return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
@@ -59,8 +52,8 @@ def told(objection: Objection, candidate: Candidate) -> Objection:
 
 def objections(candidate: Candidate, cluster: ClusterSituation) -> Iterator[Objection]:
     """All guards that object, in their order."""
-    for name, guard in GUARDS:
-        reason = guard(candidate, cluster)
+    for name, judgement in _JUDGED:
+        reason = judgement(candidate, cluster)
         if reason is not None:
             yield Objection(name, reason)
 
@@ -284,38 +277,38 @@ def _rate(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.over_rate(planned=planned, rate=rate, interval=settings.interval, plans=plans)
 
 
-GUARDS: tuple[tuple[str, Guard], ...] = (
-    ("oom-bound", _oom_bound),
-    ("mode", _mode),
-    ("protected", _protected),
-    ("opt-out", _opted_out),
-    ("paused", _paused),
-    ("warm-up", _warm_up),
-    ("blind", _blind),
-    ("stale", _stale),
-    ("hpa", advice_guards.hpa),
-    ("limit-range", advice_guards.limit_range),
-    ("capped", advice_guards.capped),
-    ("webhook", _webhook),
-    ("requirements", _requirements),
-    ("phase", _phase),
-    ("pod-warm-up", _pod_warm_up),
-    ("resizing", _resizing),
-    ("service-class", _service_class),
-    ("acceptance", _acceptance),
-    ("unchanged", _unchanged),
-    ("unpatched", _unpatched),
-    ("successor", _successor),
-    ("quota", _quota),
-    ("cool-down", _cool_down),
-    ("replicas", disruption_guards.replicas),
-    ("tolerance", disruption_guards.tolerance),
-    ("node", _node),
-    ("disruption-budget", disruption_guards.disruption_budget),
-    ("schedule", _schedule),
-    ("workload-budget", disruption_guards.workload_budget),
-    ("budget", disruption_guards.cluster_budget),
-    ("namespace-budget", disruption_guards.namespace_budget),
-    ("rate", _rate),
-)
-"""In the order in which they are asked."""
+_JUDGEMENTS: Mapping[str, Judgement] = {
+    "oom-bound": _oom_bound,
+    "mode": _mode,
+    "protected": _protected,
+    "opt-out": _opted_out,
+    "paused": _paused,
+    "warm-up": _warm_up,
+    "blind": _blind,
+    "stale": _stale,
+    "hpa": advice_guards.hpa,
+    "limit-range": advice_guards.limit_range,
+    "capped": advice_guards.capped,
+    "webhook": _webhook,
+    "requirements": _requirements,
+    "phase": _phase,
+    "pod-warm-up": _pod_warm_up,
+    "resizing": _resizing,
+    "service-class": _service_class,
+    "acceptance": _acceptance,
+    "unchanged": _unchanged,
+    "unpatched": _unpatched,
+    "successor": _successor,
+    "quota": _quota,
+    "cool-down": _cool_down,
+    "replicas": disruption_guards.replicas,
+    "tolerance": disruption_guards.tolerance,
+    "node": _node,
+    "disruption-budget": disruption_guards.disruption_budget,
+    "schedule": _schedule,
+    "workload-budget": disruption_guards.workload_budget,
+    "budget": disruption_guards.cluster_budget,
+    "namespace-budget": disruption_guards.namespace_budget,
+    "rate": _rate,
+}
+_JUDGED = tuple((guard.name, _JUDGEMENTS[guard.name]) for guard in GUARDS)

@@ -14,7 +14,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.cluster_situation import ClusterSituation
-from agents.logic.updates.lasting_guards import LASTING, SAID_AGAIN
+from agents.logic.updates.guard_records import LASTING, SAID_AGAIN
 from agents.logic.updates.updater_records import NONE_REFUSED, RefusedPods
 
 _GROWTH = 2
