@@ -175,12 +175,17 @@ def _answered(options: Sequence[ExpanderOption], answer: ExpanderAnswer | None) 
 
 
 def _chosen(options: list[ExpanderOption], answer: ExpanderAnswer | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
-    """Those that an external expander keeps; all if it fails or keeps none. Source: grpcclientstrategy in expander/grpcplugin."""
+    """Those that an external expander keeps; all if it fails or keeps none. Source: grpcclientstrategy in expander/grpcplugin.
+
+    Unlike upstream's, a group that it left out gets no node by being like one that it keeps, because it could tell them apart.
+    """
     if answer is None:
         return options
     if answer.failed:
         events.append((FAILED, ""))
-    return [option for option in options if option.group in answer.kept] or options
+    left_out = answer.asked - answer.kept
+    kept = [option for option in options if option.group in answer.kept]
+    return [replace(option, similar=tuple(name for name in option.similar if name not in left_out)) for option in kept] or options
 
 
 def draw(seed: int, count: int) -> int:

@@ -58,6 +58,16 @@ def test_pods_wait_until_the_server_has_chosen_a_group() -> None:
     assert not failures(run)
 
 
+@pytest.mark.parametrize(("chosen", "grown"), [(("c",), [("c", 0, 2)]), (("b", "c"), [("b", 0, 1), ("c", 0, 1)])])
+def test_groups_that_are_alike_share_only_what_the_server_gave_them(
+    chosen: tuple[str, ...], grown: list[tuple[str, int, int]]
+) -> None:
+    run = asking(balance=True, balance_ignored="group")
+    answer(run, *chosen)
+    run.run(2)
+    assert sorted(run.grown) == grown
+
+
 def test_an_answer_of_several_groups_is_filtered_further() -> None:
     run = asking(expanders="grpc,priority,least-waste,random")
     answer(run, "b", "c")
