@@ -69,7 +69,6 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
         *workload_warnings.left_alone(context, now),
-        *workload_warnings.memory_limited(context),
         *workload_warnings.leaking(context, now),
         *workload_warnings.not_patched(context, now),
         *(waiting_work.missing_webhooks(context, control) if settings.evictor.needs_webhook else ()),

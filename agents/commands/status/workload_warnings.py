@@ -18,7 +18,13 @@ from schemas import admission_pauses
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound
-from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, MemoryLimitFound, VpaConditionsDecided
+from schemas.decisions.vpa_conditions import (
+    ConditionStatus,
+    ConditionType,
+    DecidedCondition,
+    MemoryLimitFound,
+    VpaConditionsDecided,
+)
 from schemas.outcomes import Action, ActionFinished
 from streams.log_context import LogContext
 
@@ -55,17 +61,24 @@ def _rows(state: _State, says: Mapping[str, str]) -> Iterator[StatusRow]:
 
 
 def left_alone(context: LogContext, now: datetime) -> Iterator[StatusRow]:
-    """Workloads that the updater leaves alone until somebody helps, and how many are held by what caps their targets.
+    """Workloads that the updater leaves alone until somebody helps, how many are held by what caps their targets, and OOM loops.
 
-    New pods of the first do not come, or a loop of kills has no end. Raises LogUnavailable.
+    New pods of the first do not come. VPAs, and workloads without one, whose containers are killed in a loop have one row each:
+    the updater's own reason, where it has one. Raises LogUnavailable.
     """
-    refusals = target_caps.refusals(context, now)
+    refusals, limits = target_caps.refusals(context, now), _limits(context)
     newest: dict[str, UpdateRefused] = {}
     for (key, guard), event in sorted(refusals.items()):
         if guard in STOPPING and (key not in newest or newest[key].at <= event.at):
             newest[key] = event
-    yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest)})
+    bounds = {about: event for event in newest.values() if event.guard == "oom-bound" and (about := _about(event)) in limits}
+    said = {event.workload.key for event in bounds.values()}
+    yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest) if key not in said})
     yield from _held(refusals)
+    for state in (_LIMITED_VPA, _LIMITED_WORKLOAD):
+        yield from _rows(
+            state, {key: _loop(limit, bounds.get((of, key))) for (of, key), limit in sorted(limits.items()) if of is state}
+        )
 
 
 def _refusal(refused: UpdateRefused) -> str:
@@ -87,7 +100,22 @@ def _held(refusals: Refusals) -> Iterator[StatusRow]:
         yield StatusRow("workload", "capped", "held", says, warns=True)
 
 
-def memory_limited(context: LogContext) -> Iterator[StatusRow]:
+def _about(refused: UpdateRefused) -> tuple[_State, str]:
+    """What the row of a loop of kills is about."""
+    policy = refused.because.get("policy")
+    vpa = policy.get("vpa") if isinstance(policy, dict) else None
+    return (_LIMITED_WORKLOAD, refused.workload.key) if vpa is None else (_LIMITED_VPA, str(vpa))
+
+
+def _loop(limit: DecidedCondition | MemoryLimitFound, bound: UpdateRefused | None) -> str:
+    """Since when, and why, a container is killed in a loop. The updater knows which guard keeps more memory from it."""
+    said = limit.message
+    if bound is not None:
+        said = f"{bound.reason}; `ullage why-not {bound.workload.namespace}/{bound.workload.name}` says more"
+    return f"since {limit.since:%Y-%m-%d %H:%M:%S} UTC: {said}"
+
+
+def _limits(context: LogContext) -> dict[tuple[_State, str], DecidedCondition | MemoryLimitFound]:
     """VPAs, and workloads without one, that are OOM-killed again and again and get no more memory, by the newest decisions.
 
     The updater names loops that a bound keeps going. Where nothing is recommended or applied at all (mode Off, memory not
@@ -102,19 +130,15 @@ def memory_limited(context: LogContext) -> Iterator[StatusRow]:
             )
             if about not in newest or newest[about].at <= event.at:
                 newest[about] = event
-    for state in (_LIMITED_VPA, _LIMITED_WORKLOAD):
-        says = {key: _limit(event) for (of, key), event in sorted(newest.items(), key=lambda item: item[0]) if of is state}
-        yield from _rows(state, {key: limit for key, limit in says.items() if limit})
+    return {about: limit for about, event in newest.items() if (limit := _limit(event)) is not None}
 
 
-def _limit(event: VpaConditionsDecided | MemoryLimitFound) -> str:
-    """Why a container is killed in a loop; empty where none is."""
+def _limit(event: VpaConditionsDecided | MemoryLimitFound) -> DecidedCondition | MemoryLimitFound | None:
+    """What says that a container is killed in a loop; None where none is."""
     if isinstance(event, MemoryLimitFound):
-        return "" if event.over else f"since {event.since:%Y-%m-%d %H:%M:%S} UTC: {event.message}"
-    for condition in event.conditions:
-        if condition.type is ConditionType.MEMORY_LIMITED and condition.status is ConditionStatus.TRUE and not event.withdrawn:
-            return f"since {condition.since:%Y-%m-%d %H:%M:%S} UTC: {condition.message}"
-    return ""
+        return None if event.over else event
+    limited = (condition for condition in event.conditions if condition.type is ConditionType.MEMORY_LIMITED)
+    return next((each for each in limited if each.status is ConditionStatus.TRUE and not event.withdrawn), None)
 
 
 def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:

@@ -29,7 +29,7 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 
 NAME = "conditions"
-PROGRAM = 2
+PROGRAM = 3
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 

@@ -109,13 +109,14 @@ class TargetIndex:
         return changed, clusters
 
     def ingest_pod(self, event: PodChanged | PodDeleted) -> None:
-        """Take in a fact about a pod. A pending pod does not count yet."""
-        there = isinstance(event, PodChanged) and event.phase is not PodPhase.PENDING
-        uid, after = event.pod.uid, event.workload.key if there else ""
+        """Take in a fact about a pod. A pending pod does not count yet, unless an init container of it has been killed."""
+        uid = event.pod.uid
         old = self.pods.get(uid)
         before = "" if old is None else old.workload
         known = () if old is None else old.kills
-        kills = unanswered_kills.seen_in(event, known) if isinstance(event, PodChanged) and there else ()
+        kills = unanswered_kills.seen_in(event, known) if isinstance(event, PodChanged) else ()
+        there = isinstance(event, PodChanged) and (event.phase is not PodPhase.PENDING or bool(kills))
+        after = event.workload.key if there else ""
         if before == after and kills == known:
             return
         if before != after:

@@ -5,12 +5,12 @@ that, somebody has to change a bound, and the status of its VPA says which, or a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
-from agents.logic.resources.memory_bound import MemoryBound, memory_bound
+from agents.logic.resources.memory_bound import OF_INIT_CONTAINERS, MemoryBound, memory_bound
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
@@ -38,8 +38,8 @@ class GoverningPolicy(Protocol):
 class UnansweredKills:
     """OOM kills of one container of a pod under the memory that it has now.
 
-    `last` is the end of its last run. `first` is None as long as that was killed under other amounts. `resize` is that of the
-    pod.
+    `last` is the end of its last run. `first` is None as long as that was killed under other amounts. `init`: it is an init
+    container. `resize` is that of the pod.
     """
 
     container: str
@@ -47,7 +47,7 @@ class UnansweredKills:
     limit: Bytes | None
     first: datetime | None
     last: datetime
-    sidecar: bool = False
+    init: bool = False
     resize: ResizeState = ResizeState.NONE
 
     def goes_on(self, at: datetime) -> bool:
@@ -59,8 +59,8 @@ def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[Unanswe
     """The kills of a pod's containers. `before`: those that were known of it."""
     known = {kills.container: kills for kills in before}
     return tuple(
-        _kills(pod, seen, seen.last_run.ended, known.get(seen.name))
-        for seen in pod.running_together
+        replace(_kills(pod, seen, seen.last_run.ended, known.get(seen.name)), init=seen in pod.init_containers)
+        for seen in (*pod.containers, *pod.init_containers)
         if seen.last_run is not None and seen.last_run.killed_for_memory
     )
 
@@ -71,7 +71,7 @@ def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: Unansw
         first = None  # which amounts the last run had, nobody says
     elif before is not None:
         first = before.first or (ended if ended != before.last else None)
-    return UnansweredKills(seen.name, seen.requests.memory, seen.limits.memory, first, ended, seen.sidecar, pod.resize)
+    return UnansweredKills(seen.name, seen.requests.memory, seen.limits.memory, first, ended, resize=pod.resize)
 
 
 def condition_of(
@@ -89,8 +89,8 @@ def condition_of(
 
 def _bound(governing: GoverningPolicy, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
     policy = container_policy(governing.containers, loop.container)
-    if loop.sidecar:
-        return MemoryBound("Sidecar", "it is an init container, for which nothing is recommended, as in upstream's VPA")
+    if loop.init:
+        return OF_INIT_CONTAINERS
     if governing.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
         return MemoryBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")
     if loop.resize is not ResizeState.NONE:

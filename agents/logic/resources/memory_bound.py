@@ -15,6 +15,13 @@ class MemoryBound:
     clause: str
 
 
+OF_INIT_CONTAINERS = MemoryBound(
+    "InitContainer",
+    "it is an init container, for which nothing is recommended, as in upstream's VPA; raise its memory in the template",
+)
+"""The bound of init containers, those that run on as sidecars among them."""
+
+
 def memory_bound(advised: ContainerRecommendation | None, policy: ContainerPolicy, limit: Bytes | None) -> MemoryBound:
     """The bound of a container with this memory limit, the nearest one first, where it requests what is recommended."""
     target = None if advised is None else advised.target.memory

@@ -174,12 +174,19 @@ def candidate(situation: PodSituation) -> Candidate | None:
     why = reasons(situation)
     if why and not _idle(situation, why):
         return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
-    killed = _recently_killed(situation)
-    if not killed:
-        return None
-    acted = None if situation.history.acted is None else times.from_ms(situation.history.acted)
-    bound = oom_loops.bound(killed, situation.advice, situation.policy, _counts(situation), acted)
+    bound = _bound(situation)
     return Candidate(situation, (UpdateReason.QUICK_OOM,), Action.RESIZE, stuck_at=bound) if bound else None
+
+
+def _bound(situation: PodSituation) -> str:
+    """What keeps a container of the pod that is killed again and again from getting more memory; empty where none is."""
+    killed = _recently_killed(situation)
+    if killed:
+        acted = None if situation.history.acted is None else times.from_ms(situation.history.acted)
+        bound = oom_loops.bound(killed, situation.advice, situation.policy, _counts(situation), acted)
+        if bound:
+            return bound
+    return oom_loops.bound_of_init(situation.pod.fact, situation.at, timedelta(seconds=situation.settings.quick_oom))
 
 
 def _recently_killed(situation: PodSituation) -> list[ContainerSeen]:

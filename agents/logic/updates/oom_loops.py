@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.resources.memory_bound import memory_bound
+from agents.logic.resources.memory_bound import OF_INIT_CONTAINERS, memory_bound
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
@@ -41,9 +41,9 @@ def kill(pod: PodChanged, seen: ContainerSeen, at: datetime) -> RecentOomKill:
     return RecentOomKill(seen.name, run.ended - (run.started or pod.started or pod.created), at - run.ended)
 
 
-def last_kill(pod: PodChanged) -> datetime | None:
-    """When a container of the pod was killed last; None where no last run ended by an OOM kill."""
-    runs = map(_killed_run, pod.containers)
+def last_kill(pod: PodChanged, *, init: bool = False) -> datetime | None:
+    """When a container of the pod, or an init container, was killed last; None where no last run ended by an OOM kill."""
+    runs = map(_killed_run, (*pod.containers, *pod.init_containers) if init else pod.containers)
     return max((run.ended for run in runs if run is not None), default=None)
 
 
@@ -71,6 +71,15 @@ def bound(
             continue
         reason = _bound(seen, advice, bounds(policy, seen.name), counts)
         return f"{unhelped(seen.name)}: {reason}"
+    return ""
+
+
+def bound_of_init(pod: PodChanged, at: datetime, within: timedelta) -> str:
+    """What keeps an init container that is killed again and again from getting more; empty where none is."""
+    for seen in pod.init_containers:
+        run = _killed_run(seen)
+        if run is not None and seen.restarts >= LEAST_RESTARTS and abs(at - run.ended) < within:
+            return f"{unhelped(seen.name)}: {OF_INIT_CONTAINERS.clause}"
     return ""
 
 

@@ -58,9 +58,9 @@ def calm_until(
 ) -> int:
     """The first turn in which a pod may need a change, if nothing of it changes; 0 if it may need one now.
 
-    A pod with a container that was OOM-killed a short time ago counts as one that may.
+    A pod with a container, be it an init container, that was OOM-killed a short time ago counts as one that may.
     """
-    killed = oom_loops.last_kill(pod.fact)
+    killed = oom_loops.last_kill(pod.fact, init=True)
     if priority.outside or (killed is not None and now - times.to_ms(killed) < settings.quick_oom * 1000):
         return 0
     if recommended.reverted is not None or priority.difference < settings.threshold or pod.fact.started is None:

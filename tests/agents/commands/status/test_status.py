@@ -362,11 +362,20 @@ def test_a_vpa_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_says_why
         site.append([record])
 
     decide("off", 1, ConditionStatus.TRUE)
+    decide("held", 1, ConditionStatus.TRUE)
+    workload, why = Workload("demo", "web", "Deployment", "big"), "container 'app' is OOM-killed again and again: a budget"
+    policy = {"policy": {"target": "x", "vpa": "demo/web/held"}}
+    ident = f"updater/0/{int(NOW.timestamp()) * 1000}/refuse-oom-bound/{workload.key}"
+    refused = UpdateRefused(ident, NOW, workload, PodName("web", "big-1", "u"), "oom-bound", why, policy)
+    site.append([site.codec.encode(refused, topic="pod-updates", key="demo", partition=0, source="/test")])
     for name, last in (("ended", ConditionStatus.FALSE), ("gone", ConditionStatus.TRUE)):
         decide(name, 1, ConditionStatus.TRUE)
         decide(name, 2, last, withdrawn=name == "gone")
-    found = {name: row for (what, name), row in site.rows(capsys).items() if what == "vpa"}
-    assert found == {"demo/web/off": ("memory limited", f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: mode 'Off'")}
+    found = {name: row for (what, name), row in site.rows(capsys).items() if what in ("vpa", "workload")}
+    since = f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: "
+    both = {"demo/web/off": f"{since}mode 'Off'", "demo/web/held": f"{since}{why}; `ullage why-not web/big` says more"}
+    del found["capped"]
+    assert found == {name: ("memory limited", says) for name, says in both.items()}, "a loop has one row"
 
 
 def test_a_workload_of_a_policy_of_ours_that_is_killed_in_a_loop_says_why_until_it_does(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,14 @@ def minutes(count: float) -> datetime:
     return AT + timedelta(minutes=count)
 
 
-def killed(minute: float, mebibytes: int, *, sidecar: bool = False, resize: ResizeState = ResizeState.NONE) -> PodChanged:
+def killed(minute: float, mebibytes: int, **changed: Any) -> PodChanged:
+    """`init`: of an init container, which may be a `sidecar`; `resize`: that of the pod."""
     amounts = Amounts(None, Bytes(mebibytes * MIB))
+    sidecar, init = changed.get("sidecar", False), changed.get("init", False)
     seen = ContainerSeen("app", amounts, amounts, sidecar=sidecar, last_run=ContainerRun(minutes(minute), reason=OOM_KILLED))
-    return replace(pod("p"), resize=resize, **{"init_containers" if sidecar else "containers": (seen,)})  # type: ignore[arg-type]  # as the class has them
+    return replace(
+        pod("p"), resize=changed.get("resize", ResizeState.NONE), **{"init_containers" if init else "containers": (seen,)}
+    )  # type: ignore[arg-type]  # as the class has them
 
 
 def told(*facts: PodChanged, at: float, mode: UpdateMode = UpdateMode.RECREATE) -> str:
@@ -51,8 +56,9 @@ def test_other_amounts_are_an_answer_and_the_kill_before_them_says_nothing_of_th
     assert told(*raised, killed(35, 400), at=35) == "NotApplied"
 
 
-def test_a_native_sidecar_a_pending_resize_and_the_mode_come_before_the_amounts() -> None:
-    assert told(*(killed(minute, 300, sidecar=True) for minute in (0, 16)), at=17) == "Sidecar"
+def test_an_init_container_a_pending_resize_and_the_mode_come_before_the_amounts() -> None:
+    assert told(*(killed(minute, 300, init=True, sidecar=True) for minute in (0, 16)), at=17) == "InitContainer"
+    assert told(*(killed(minute, 300, init=True) for minute in (0, 16)), at=17) == "InitContainer"
     assert told(*(killed(minute, 300, resize=ResizeState.DEFERRED) for minute in (0, 16)), at=17) == "ResizePending"
     assert told(*(killed(minute, 300) for minute in (0, 16)), at=17, mode=UpdateMode.OFF) == "UpdateMode"
 

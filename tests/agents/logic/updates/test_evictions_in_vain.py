@@ -9,12 +9,12 @@ import pytest
 
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
-from schemas.facts.pods import ContainerRun, ContainerSeen, PodDeleted
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode
-from tests.agents.logic.updates.test_updater import LATER, finished, look, open_stage, recommend
+from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
 
 HOUR = 60 * MINUTE
@@ -120,6 +120,22 @@ def test_a_loop_of_kills_that_a_guard_keeps_going_is_said_with_the_guards_reason
     assert refused.guard == "oom-bound"
     assert "container 'app' is OOM-killed again and again and gets no more memory: " in refused.reason
     assert says in refused.reason
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])
+@pytest.mark.parametrize("phase", [PodPhase.PENDING, PodPhase.RUNNING])
+def test_a_loop_of_an_init_container_is_said_of_a_pod_within_its_bounds(mode: UpdateMode, phase: PodPhase) -> None:
+    """Also of one that began long ago, whose workload was quiet until then: a sidecar may begin to be killed at any time."""
+    run = ContainerRun(when(LATER - MINUTE), when(LATER - 2 * MINUTE), OOM_KILLED)
+    within: dict[str, Any] = {"low": 0.5, "target": 1.0, "high": 2.0}
+    quiet = [pod(name, START, phase=phase) for name in "abc"]
+    looping = [replace(each, init_containers=(ContainerSeen("up", restarts=3, last_run=run),)) for each in quiet]
+    stage = open_stage(*quiet, mode=mode)
+    assert at_once(stage, LATER - MINUTE, **within) == []
+    [refused] = look(stage, LATER, pod_changes_by_cluster=looping)
+    assert (refused.guard, refused.pods) == ("oom-bound", 3)
+    assert "container 'up' is OOM-killed again and again and gets no more memory: it is an init container" in refused.reason
+    assert look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=quiet) == []
 
 
 def test_one_kill_is_no_loop() -> None:

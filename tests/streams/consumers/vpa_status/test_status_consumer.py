@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from schemas.outcomes import Result
@@ -114,6 +114,23 @@ def test_vpas_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_are_count
     scene.tick(START + 17 * 60_000)
     consumer.poll_once()
     assert consumer.alone.memory_limited == 0
+
+
+@pytest.mark.parametrize("sidecar", [False, True])
+def test_an_init_container_that_is_killed_in_a_loop_is_said_though_its_pod_never_runs(
+    scene: StatusScene, server: VpaServer, *, sidecar: bool
+) -> None:
+    consumer = scene.consumer()
+    for minute in (0, 16):
+        run = ContainerRun(AT + timedelta(minutes=minute), reason=OOM_KILLED)
+        waiting = replace(pod("p"), phase=PodPhase.PENDING, init_containers=(ContainerSeen("up", sidecar=sidecar, last_run=run),))
+        scene.say(vpa(), said(), waiting)
+        scene.tick(START + minute * 60_000)
+        consumer.poll_once()
+    assert consumer.alone.memory_limited == 1
+    [limited] = [each for each in server.status("web/api")["conditions"] if each["type"] == "MemoryLimited"]
+    assert limited["reason"] == "InitContainer"
+    assert "'up' is OOM-killed again and again" in limited["message"]
 
 
 def test_workloads_that_a_policy_of_ours_leaves_in_such_a_loop_are_counted_too(scene: StatusScene) -> None:
