@@ -149,7 +149,7 @@ class BufferStatusPlanned:
     """Let a CapacityBuffer show for how many pods nodes are to have room, or, unless it is `ready`, why for none.
 
     `template` and `template_generation` are the PodTemplate that these pods are made from; they are absent where the buffer names
-    a workload instead.
+    a workload instead. `limited` says which quotas leave room for fewer pods than it wants; it is empty if none does.
     """
 
     id: str
@@ -165,6 +165,7 @@ class BufferStatusPlanned:
     template_generation: int | None
     message: str
     because: Because
+    limited: str = ""
 
     @property
     def subject(self) -> Subject:

@@ -10,17 +10,23 @@ ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
 """The strategy of the buffers that nodes are kept for, and upstream's default."""
 READY_FOR_PROVISIONING = "ReadyForProvisioning"
 """The type of the condition of a buffer's status that says whether it is known for which pods there is to be room."""
+LIMITED_BY_QUOTAS = "LimitedByQuotas"
+"""The type of the condition that says that quotas of the namespace leave room for fewer pods than the buffer wants."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferShown:
-    """What a buffer's own status says, whoever wrote it. `message` is that of its condition `ReadyForProvisioning`."""
+    """What a buffer's own status says, whoever wrote it. `message` is that of its condition `ReadyForProvisioning`.
+
+    `limited` is that of `LimitedByQuotas`, empty if it is not true.
+    """
 
     ready: bool
     replicas: int | None = None
     template: str = ""
     generation: int | None = None
     message: str = ""
+    limited: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class UpdateFactKind:
 
 UPDATE_FACTS: tuple[UpdateFactKind, ...] = (
     UpdateFactKind(HpaTargetChanged, HpaTargetRemoved, (TOPIC, "policies", "policies-latest"), compacted=True),
-    UpdateFactKind(ResourceQuotaChanged, ResourceQuotaRemoved, (TOPIC, "quota-changes")),
+    UpdateFactKind(ResourceQuotaChanged, ResourceQuotaRemoved, ("scheduling-changes", TOPIC, "quota-changes")),
     UpdateFactKind(PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved, ("scheduling-changes", TOPIC)),
     UpdateFactKind(ReplicaControllerChanged, ReplicaControllerRemoved, ("scheduling-changes", TOPIC)),
     UpdateFactKind(ObjectMetadataChanged, ObjectMetadataRemoved, ("scheduling-changes", TOPIC)),

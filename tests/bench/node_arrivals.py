@@ -3,6 +3,8 @@
 FOLDER has the traces `azure-v1-vm-arrivals` and `alibaba-openb-2023`. One stage decides for a made-up cloud: a node is there 90 s
 after it was asked for, the scheduler spreads pods over the nodes as Kubernetes' does, and the pods of a node that goes come back.
 In all runs they come back with 70 % of what they asked for, as a webhook would let them; only the last run empties nodes for it.
+A pod runs for as long as in its trace from when it has a node: one that waits longer ends later, so all runs do the same work.
+Nodes have the 100m that profile upstream keeps free for a kube-proxy, so that both profiles take the same pods to fit.
 """
 
 import heapq
@@ -33,8 +35,9 @@ GPU = "nvidia.com/gpu"
 KINDS = ("cpu", "memory", GPU)
 BOOT, DRAIN, LOOK, URGENT = 90.0, 30.0, 300.0, 10.0
 """Seconds until a node is there, until one is gone, and between two looks where nothing happens, and where a pod waits."""
+PROXY = 100
 KEPT = 0.7
-"""What a successor asks for of what its pod asked for."""
+"""Thousandths of a core for a kube-proxy; and what a successor asks for of what its pod asked for."""
 MODES: dict[str, dict[str, object]] = {
     "upstream": {"profile": "upstream"},
     "default": {},
@@ -55,14 +58,16 @@ class Arrival:
 
 @dataclass
 class LivePod:
-    """A pod; `since` is when it began to wait."""
+    """A pod; `since` is when it began to wait, and `left` for how many seconds it still runs once it is on a node."""
 
     name: str
     shape: str
     sizes: tuple[int, ...]
     of: Arrival
     since: float
+    left: float
     node: str = ""
+    placed: float = 0.0
 
 
 @dataclass
@@ -140,8 +145,7 @@ class Arrivals:
         match what:
             case "comes":
                 arrival = arrivals[int(name)]
-                self.add(LivePod(f"p{name}", arrival.kind, arrival.sizes, arrival, now))
-                self.later(arrival.ends, "ends", f"p{name}")
+                self.add(LivePod(f"p{name}", arrival.kind, arrival.sizes, arrival, now, arrival.ends - arrival.at))
             case "ends" if name in self.pods:
                 self.leave(name)
             case "boots":
@@ -198,7 +202,8 @@ class Arrivals:
             name, live = max(fits, key=lambda item: sum(f / w for f, w in zip(item[1].free[:2], item[1].whole[:2], strict=True)))
             live.free = [free - size for free, size in zip(live.free, one.sizes, strict=True)]
             live.pods.add(one.name)
-            one.node = name
+            one.node, one.placed = name, now
+            self.later(now + one.left, "ends", one.name)
             self.waits.append(now - one.since)
             self.news.append(pod(one.name, one.shape, node=name, created=int(START + one.since * 1000)))
 
@@ -227,8 +232,8 @@ class Arrivals:
             one = self.leave(name)
             self.evicted += 1
             back = f"{one.name}b"
-            self.add(LivePod(back, f"{one.of.kind}-back", smaller(one.of.sizes), one.of, now))
-            self.later(max(one.of.ends, now + 1.0), "ends", back)
+            left = max(one.left - (now - one.placed), 1.0)
+            self.add(LivePod(back, f"{one.of.kind}-back", smaller(one.of.sizes), one.of, now, left))
         self.later(now + DRAIN, "goes", plan.node)
 
     def finish(self, plan: Any, action: Action) -> None:
@@ -258,11 +263,12 @@ def azure(folder: Path, days: float, share: int = 100) -> tuple[list[Arrival], d
         least, most = known[int(random.integers(len(known)))]
         life = float(random.uniform(least, max(most, least + 1)))
         arrivals.append(Arrival(float(at), at + life, f"f{flavour.lower()}", (int(cores * 1000), int(gib * GIB), 0)))
-    return arrivals, {"a": {"cpu": 16_000, "memory": 128 * GIB}, "b": {"cpu": 32_000, "memory": 256 * GIB}}
+    sizes = {"a": {"cpu": 16_000 + PROXY, "memory": 128 * GIB}, "b": {"cpu": 32_000 + PROXY, "memory": 256 * GIB}}
+    return arrivals, sizes
 
 
 def openb(folder: Path, days: float) -> tuple[list[Arrival], dict[str, Sizes]]:
-    """The busiest days of the GPU cluster; a pod that was never scheduled is left out."""
+    """The busiest days of the GPU cluster; a pod that was never scheduled is left out, and one larger than any node."""
     path = str(folder / "alibaba-openb-2023/pods.parquet")
     rows = duckdb.sql(
         f"select creation_s, deletion_s, cpu_milli, memory_mib, num_gpu from '{path}' "  # noqa: S608  # our own path
@@ -277,8 +283,9 @@ def openb(folder: Path, days: float) -> tuple[list[Arrival], dict[str, Sizes]]:
             sizes = (int(milli), int(mib) << 20, int(devices))
             kind = f"k{milli}-{mib}-{devices}"
             arrivals.append(Arrival(float(created - start) + 1.0, float(deleted - start) + 2.0, kind, sizes))
-    gpus = {"cpu": 96_100, "memory": 768 * GIB, GPU: 8}
-    return arrivals, {"a": {"cpu": 32_000, "memory": 128 * GIB}, "g": gpus}
+    small, gpus = {"cpu": 32_000 + PROXY, "memory": 128 * GIB}, {"cpu": 96_000 + PROXY, "memory": 768 * GIB, GPU: 8}
+    fitting = [one for one in arrivals if all(size <= gpus[kind] for size, kind in zip(one.sizes, KINDS, strict=True))]
+    return fitting, {"a": small, "g": gpus}
 
 
 def say(line: str) -> None:

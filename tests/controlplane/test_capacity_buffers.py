@@ -130,12 +130,18 @@ def test_a_buffer_lets_a_group_grow_and_its_status_says_for_how_many_pods(
         assert (status["podTemplateRef"], status["podTemplateGeneration"]) == ({"name": "small"}, 1)
         assert {one["type"]: one["status"] for one in status["conditions"]} == {
             "ReadyForProvisioning": "True",
+            "LimitedByQuotas": "False",
             "Provisioning": "True",
         }
         written = len(scene.run.of(BufferStatusPlanned))
         for _ in range(50):
             scene.turn()
         assert len(scene.run.of(BufferStatusPlanned)) == written, "what the server shows is what was decided"
+        quota = {"metadata": {"name": "tight"}, "spec": {"hard": {"requests.cpu": "4"}}}
+        plane.ask.post(world.path("resourcequotas"), quota)
+        wait_for(lambda: scene.status().get("replicas") == 2, what="the quota has room for two of five")
+        [limited] = [one for one in scene.status()["conditions"] if one["type"] == "LimitedByQuotas"]
+        assert (limited["status"], limited["message"]) == ("True", "room for 2 of 5, by ResourceQuota 'tight'")
         plane.ask.delete(f"{path}/room")
         wait_for(lambda: any(isinstance(one, CapacityBufferGone) for one in scene.events("scheduling-changes")))
     assert any(

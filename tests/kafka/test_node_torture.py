@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from streams.broker import JarsUnavailable
-from tests.torture.node_torture import SHORT, NodeTortureOptions, run
+from tests.torture.node_torture import run
+from tests.torture.node_torture_options import SHORT, NodeTortureOptions
 from tests.torture.recomputation import Report
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -172,6 +172,25 @@ class AwsDouble:
         found = get_backend("ec2")["123456789012"][REGION].get_instance(instance)
         return bool(found.state == "running")
 
+    def type_of(self, group: str, instance: str) -> str:
+        """The type of an instance of a group."""
+        (found,) = [one for one in self._group(group).instance_states if one.instance.id == instance]
+        return str(found.instance.instance_type)
+
+    def gives(self, group: str, instance_type: str) -> None:
+        """From now on the instances of a mixed group come as this type; its present ones stay what they are."""
+        found = self._group(group)
+        given = type(found).set_desired_capacity
+
+        def choose(capacity: int | None) -> None:
+            before = set(self.instances(group))
+            given(found, capacity)
+            for state in found.instance_states:
+                if state.instance.id not in before:
+                    state.instance.instance_type = state.instance_type = instance_type
+
+        found.set_desired_capacity = choose
+
     def lifecycle(self, group: str, instance: str, state: str) -> None:
         """Give an instance of a group another lifecycle state."""
         (found,) = [one for one in self._group(group).instance_states if one.instance.id == instance]

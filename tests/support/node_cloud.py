@@ -6,6 +6,7 @@ node. The time is that of the run.
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned
@@ -13,10 +14,11 @@ from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstance
 from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved
 from schemas.outcomes import OutcomeDetail, Result
-from tests.support.cluster_events import when
+from tests.support.cluster_events import GIB, when
 from tests.support.node_scene import CLUSTER, ScalerRun, instance, node, pod
 
-BOOT, TRIED_AGAIN, ENDS = 60_000, 60_000, 60_000
+BOOT, TRIED_AGAIN, ENDS, FLAP = 60_000, 60_000, 60_000, 120_000
+_SMALL = {"cpu": 2000, "memory": 8 * GIB, "pods": 110}
 
 
 class Fault(StrEnum):
@@ -36,6 +38,14 @@ class Fault(StrEnum):
     SIZE_BY_OTHERS = "others want more, and nothing comes"
     BELOW_MINIMUM = "less than its minimum"
     ABOVE_MAXIMUM = "more than its maximum"
+    SMALLER = "its nodes come smaller than ever"
+    NO_LABELS = "its nodes come without their labels"
+    UNANSWERED = "AWS throttles what is asked of it, until plans expire"
+    KEPT = "terminating is suspended, and said so"
+    REFRESHING = "its instances are being replaced"
+    UNSCALABLE = "its size is no number of nodes any more"
+    FLAPS = "its nodes end soon after they came"
+    STANDBY = "somebody put its instances aside"
 
 
 _DELIVERS_NOTHING = (Fault.SHORTAGE, Fault.SUSPENDED, Fault.SILENT, Fault.SIZE_BY_OTHERS, Fault.BELOW_MINIMUM)
@@ -49,7 +59,14 @@ class Machine:
     launched: int
     joined: bool = False
     ready: bool = False
+    small: bool = False
+    bare: bool = False
+    aside: bool = False
     gone_at: int | None = None
+
+    def takes(self, group: str, only: str) -> bool:
+        """Whether a pod that needs 3.5 cores, and perhaps the label of a group, may run on it."""
+        return self.ready and self.gone_at is None and not self.small and only in ("", "" if self.bare else group)
 
 
 @dataclass
@@ -65,7 +82,7 @@ class Company:
 
     @property
     def existing(self) -> int:
-        return sum(one.gone_at is None for one in self.machines.values())
+        return sum(one.gone_at is None and not one.aside for one in self.machines.values())
 
 
 class NodeCloud:
@@ -78,6 +95,8 @@ class NodeCloud:
         self.waiting: dict[str, PodPlacementChanged] = {}
         self.placed: dict[str, str] = {}
         self.selectors: dict[str, str] = {}
+        self.shapes: dict[str, str] = {}
+        self.unanswered: list[ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned] = []
         self.victims: list[str] = []
         """Machines that the cloud chose itself, because a group wanted fewer than it had."""
         self.beyond: list[str] = []
@@ -94,7 +113,7 @@ class NodeCloud:
     def wait(self, shape: str, *names: str, only: str = "") -> None:
         """Pods wait, for any group or for one alone."""
         for name in names:
-            self.waiting[name], self.selectors[name] = pod(name, shape, created=self.run.now), only
+            self.waiting[name], self.selectors[name], self.shapes[name] = pod(name, shape, created=self.run.now), only, shape
         self.run.step(*(self.waiting[name] for name in names))
 
     def give_up(self, *names: str) -> None:
@@ -119,7 +138,15 @@ class NodeCloud:
             Fault.SIZE_BY_OTHERS: replace(fact, desired=min(fact.desired + 1 + number, fact.most)),
             Fault.BELOW_MINIMUM: replace(fact, least=fact.desired + 1 + number, most=fact.desired + 5 + number),
             Fault.ABOVE_MAXIMUM: replace(fact, most=max(fact.desired - 1, 0)),
+            Fault.KEPT: replace(fact, suspended=("Terminate",)),
+            Fault.REFRESHING: replace(fact, refreshing=True),
+            Fault.UNSCALABLE: replace(fact, unscalable="its types have weights"),
+            Fault.STANDBY: replace(fact, desired=max(fact.desired - number, fact.least)),
         }
+        if fault is Fault.STANDBY:
+            for machine in list(company.machines.values())[: fact.desired - changed[fault].desired]:
+                machine.aside = True
+                self.run.step(instance(machine.name, group, lifecycle="Standby"))
         if fault in changed:
             self._fact(company, changed[fault])
         if fault is Fault.ALL_UNREADY:
@@ -135,6 +162,9 @@ class NodeCloud:
             plans, self._read = self.run.decided[self._read :], len(self.run.decided)
             for plan in plans:
                 self._carry_out(plan)
+            for late in [plan for plan in self.unanswered if plan.expires < when(self.run.now)]:
+                self.unanswered.remove(late)
+                self.run.answer(late, Result.EXPIRED, OutcomeDetail.THROTTLED)
             for company in self.companies.values():
                 if company.fault is not Fault.DELETED:
                     self._advance(company)
@@ -158,7 +188,9 @@ class NodeCloud:
     def _node(self, company: Company, machine: Machine) -> Event:
         ready = {"Ready": "True" if machine.ready else "False"}
         taints = () if machine.ready else (NodeTaint("node.kubernetes.io/not-ready", "", "NoSchedule"),)
-        return node(machine.name, company.fact.group, created=when(machine.launched), conditions=ready, taints=taints)
+        more: dict[str, Any] = {"allocatable": _SMALL, "capacity": _SMALL} if machine.small else {}
+        more |= {"labels": {}} if machine.bare else {}
+        return node(machine.name, company.fact.group, created=when(machine.launched), conditions=ready, taints=taints, **more)
 
     def _advance(self, company: Company) -> None:
         now, group = self.run.now, company.fact.group
@@ -166,16 +198,22 @@ class NodeCloud:
             del company.machines[machine.name]
             gone: list[Event] = [NodeInstanceGone(when(now), CLUSTER, group, machine.name)]
             self.run.step(*gone, *([NodeDetailsRemoved(when(now), CLUSTER, machine.name)] if machine.joined else []))
+            for pod_name in [name for name, where in self.placed.items() if where == machine.name]:
+                del self.placed[pod_name]
+                self.wait(self.shapes[pod_name], pod_name, only=self.selectors[pod_name])
         missing = company.fact.desired - company.existing
         if missing > 0:
             self._launch(company, missing)
-        for machine in [one for one in company.machines.values() if one.gone_at is None][: max(-missing, 0)]:
+        for machine in [one for one in company.machines.values() if one.gone_at is None and not one.aside][: max(-missing, 0)]:
             self.victims.append(machine.name)
             machine.gone_at = now + ENDS
         for machine in company.machines.values():
+            if company.fault is Fault.FLAPS and machine.launched + FLAP <= now and machine.gone_at is None:
+                machine.gone_at = now
             due = not machine.joined and machine.gone_at is None and now >= machine.launched + BOOT
             if due and company.fault is not Fault.NEVER_REGISTERS:
                 machine.joined = True
+                machine.small, machine.bare = company.fault is Fault.SMALLER, company.fault is Fault.NO_LABELS
                 machine.ready = company.fault not in (Fault.NEVER_READY, Fault.ALL_UNREADY)
                 self.run.step(self._node(company, machine))
 
@@ -195,6 +233,9 @@ class NodeCloud:
     def _carry_out(self, plan: object) -> None:
         company = self.companies.get(getattr(plan, "group", ""))
         if company is None or not isinstance(plan, ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned):
+            return
+        if company.fault is Fault.UNANSWERED:
+            self.unanswered.append(plan)
             return
         if isinstance(plan, ScaleUpPlanned):
             self.run.answer(plan, *self._grow(company, plan))
@@ -249,7 +290,7 @@ class NodeCloud:
                 machine.name
                 for group, company in self.companies.items()
                 for machine in company.machines.values()
-                if machine.ready and machine.gone_at is None and machine.name not in taken and self.selectors[name] in ("", group)
+                if machine.name not in taken and machine.takes(group, self.selectors[name])
             ]
             if free:
                 taken.add(free[0])

@@ -15,7 +15,7 @@ import sys
 
 import structlog
 
-from tests.torture import faulty_nodes, faulty_replicas, node_torture, replica_torture
+from tests.torture import faulty_nodes, faulty_replicas, node_torture, node_torture_options, replica_torture
 from tests.torture.mutant_consumers import MUTANTS
 from tests.torture.mutant_runs import survivors
 from tests.torture.mutant_workers import IN_WORKERS
@@ -38,7 +38,7 @@ faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 if args.nodes:
-    chosen = node_torture.SHORT if args.short else node_torture.NodeTortureOptions()
+    chosen = node_torture_options.SHORT if args.short else node_torture_options.NodeTortureOptions()
     sys.exit(asyncio.run(node_torture.run(dataclasses.replace(chosen, seed=args.seed, mutant=args.mutant))).exit_code)
 if args.replicas:
     wished = replica_torture.SHORT if args.short else replica_torture.ReplicaTortureOptions()

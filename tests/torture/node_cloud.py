@@ -18,6 +18,8 @@ RAISE, END = "SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"
 BOOT = 30
 """Seconds of event time from an instance's start until its node joins."""
 GIB = 1 << 30
+LOST = "lost"
+"""The group whose instances become no nodes, but for those that were there in the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class RecordingAws(AwsDouble):
         answer = list(inner(environ, start))
         self.acts.append(AwsAct(time.time(), action, before, arguments))
         return answer
+
+    def throttle(self, times: int) -> None:
+        """AWS refuses so many of the next calls of each kind that reads or changes groups."""
+        for action in ("DescribeAutoScalingGroups", RAISE, END):
+            self.refuse(action, "Throttling", "Rate exceeded", times=times)
 
     def _wanted(self, arguments: dict[str, str]) -> int:
         if name := arguments.get("AutoScalingGroupName"):
@@ -96,7 +103,7 @@ class MotoCloud:
         there = self.aws.look()
         for group, instances in there.items():
             for one in instances:
-                if now >= self._since.setdefault(one, now) + BOOT and one not in self.joined:
+                if now >= self._since.setdefault(one, now) + BOOT and one not in self.joined and group != LOST:
                     self._join(group, one, now)
         present = {one for instances in there.values() for one in instances}
         gone = [one for one in self._since if one not in present and one not in self.ended]

@@ -59,6 +59,7 @@ def judge(seen: NodeEvidence) -> tuple[Counter[str], list[str]]:
             "removals done": done["remove-node"],
             "soft taints done": done["soft-taint"],
             "sizes lowered": done["correct-size"],
+            "never joined": sum(getattr(plan, "reason", None) is RemovalReason.UNREGISTERED for plan in seen.plans),
             "refused": sum(one.result is Result.REFUSED for one in seen.outcomes),
             "failed": sum(one.result is Result.FAILED for one in seen.outcomes),
             "expired": sum(one.result is Result.EXPIRED for one in seen.outcomes),

@@ -39,7 +39,8 @@ from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, wa
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
-from tests.torture.node_cloud import NodeCluster, RecordingAws
+from tests.torture.node_cloud import LOST, NodeCluster, RecordingAws
+from tests.torture.node_torture_options import NodeTortureOptions
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_clocks import TortureClocks
@@ -52,8 +53,8 @@ TICK = 0.5
 """A tick is five simulated seconds and comes every half: time runs ten times as fast."""
 WAVE = 12.0
 """Seconds of real time in which pods come, and then none, so that groups grow and shrink."""
-GROUPS = {"a": "c5.xlarge", "b": "c5.xlarge", "short": "m5.large"}
-"""The groups and their instance types. AWS delivers nothing for the one that is short, and says so."""
+GROUPS = {"a": "c5.xlarge", "b": "c5.xlarge", "short": "m5.large", LOST: "m6g.large"}
+"""The groups and their types. AWS delivers nothing for the short one, and says so; instances of the lost one become no nodes."""
 SHORTAGE = (
     "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-central-1a). "
     "Launching EC2 instance failed."
@@ -65,52 +66,6 @@ ENVIRONMENT = {
     "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
 }
 ACTIONS = (Action.SCALE_UP, Action.CORRECT_SIZE, Action.REMOVE_NODE, Action.SOFT_TAINT)
-
-
-@dataclass(frozen=True)
-class NodeTortureOptions:
-    """What a run is to be. `blows`: what is done, in an order that follows from the seed; `die`: chance at each call."""
-
-    seed: int = 1
-    blows: Mapping[str, int] = field(
-        default_factory=lambda: {"worker": 6, "source": 5, "consumer": 6, "aws": 4, "pause": 2, "frozen": 2, "clock": 4}
-    )
-    die: float = 0.02
-    instances: int = 2
-    """Instances of the consumer; two share a Lease."""
-    between: float = 4.0
-    """Seconds at most between two blows."""
-    calm: float = 20.0
-    """Seconds in which a group must have been changed before the next blow falls; then it falls all the same."""
-    longest: float = 1200.0
-    late: float = 900.0
-    """Seconds at most for what must have happened and has not when the last blow has fallen: a slow machine's."""
-    settle: float = 120.0
-    minimum: Mapping[str, int] = field(
-        default_factory=lambda: {
-            "raises": 10,
-            "terminations": 15,
-            "drained": 4,
-            "deaths": 10,
-            "steps": 6,
-            "soft taints done": 5,
-            "sizes lowered": 2,
-        }
-    )
-    mutant: str = ""
-
-
-SHORT = NodeTortureOptions(
-    blows={"worker": 2, "source": 1, "consumer": 2, "aws": 1, "pause": 1, "clock": 2},
-    die=0.01,
-    instances=1,
-    between=1.5,
-    calm=6.0,
-    longest=60.0,
-    late=150.0,
-    settle=45.0,
-    minimum={"raises": 2, "terminations": 2, "soft taints done": 1, "sizes lowered": 1},
-)
 
 
 @dataclass
@@ -234,7 +189,7 @@ class NodeRun:
         blows: Mapping[str, Callable[[], Awaitable[None]]] = {
             "worker": lambda: self._kill(self.worker), "source": lambda: self._kill(self.source),
             "consumer": lambda: self._kill(self.chance.choice(self.consumers)), "aws": self._aws_away,
-            "pause": self._pause, "frozen": self._frozen, "clock": self.clocks.strike,
+            "pause": self._pause, "frozen": self._frozen, "clock": self.clocks.strike, "throttle": self._throttle,
         }  # fmt: skip
         order = [name for name, number in self.options.blows.items() for _ in range(number)]
         self.chance.shuffle(order)
@@ -260,6 +215,9 @@ class NodeRun:
         self.front.kill()
         await asyncio.sleep(self.chance.uniform(0.5, 3.0))
         self.front.start()
+
+    async def _throttle(self) -> None:
+        self.aws.throttle(self.chance.randrange(5, 30))
 
     async def _pause(self) -> None:
         begin = time.time()

@@ -96,6 +96,22 @@ def excesses(
                 yield (quota.name, name), Excess(by, _exceeded(quota, name, amount, over.get(name, 0), times))
 
 
+def most_pods(quota: ResourceQuotaChanged, pod: QuotaPod, reserved: Mapping[str, int]) -> int | None:
+    """How many such pods a quota has room for beside what is `reserved`, in billionths; None if it bounds nothing of theirs.
+
+    What is asked of the pods' limits does not count, because nobody has stated them yet.
+    """
+    if not _counts(quota, pod):
+        return None
+    asked = usage(pod.resources)
+    free = {
+        name: exact_quantity.parse(hard).nano - exact_quantity.parse(quota.used.get(name, "0")).nano - reserved.get(name, 0)
+        for name, hard in quota.hard.items()
+        if asked.get(name)
+    }
+    return min((max(amount, 0) // asked[name] for name, amount in free.items()), default=None)
+
+
 def replaced(quotas: Iterable[ResourceQuotaChanged], pod: QuotaPod, freed: QuotaPod | None = None) -> list[ResourceQuotaChanged]:
     """The quotas as they will be once `pod` has come, in the place of `freed` if that is gone by then."""
     found: list[ResourceQuotaChanged] = []

@@ -222,11 +222,18 @@ class ClaimSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     volume_name: str = ""
 
 
+class ClaimStatus(msgspec.Struct, frozen=True, gc=False):
+    """How far a claim has got."""
+
+    phase: str = ""
+
+
 class ClaimObject(msgspec.Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim as the API server sends it."""
 
     metadata: ObjectMeta
     spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
 
 
 class CsiVolumeSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):

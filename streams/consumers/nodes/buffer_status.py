@@ -9,7 +9,7 @@ from datetime import datetime
 
 from schemas import times
 from schemas.decisions.node_updates import BufferStatusPlanned
-from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, READY_FOR_PROVISIONING
+from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
 from streams.clients.kube.json_objects import Json
@@ -81,7 +81,8 @@ def _conditions(plan: BufferStatusPlanned) -> dict[str, tuple[str, str, str]]:
     ready, provisioned = ("True", "AttributesSetSuccessfully", plan.message), ("True", "FakePodsInjected", "")
     if not plan.ready:
         ready, provisioned = ("False", "error", plan.message), ("False", "NotReadyForProvisioning", plan.message)
-    return {READY_FOR_PROVISIONING: ready, PROVISIONING: provisioned}
+    limited = ("True" if plan.limited else "False", "ResourceQuotasAllocated", plan.limited)
+    return {READY_FOR_PROVISIONING: ready, LIMITED_BY_QUOTAS: limited, PROVISIONING: provisioned}
 
 
 def _present(buffer: BufferObject) -> list[Mapping[str, object]]:

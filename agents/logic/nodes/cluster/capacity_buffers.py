@@ -4,7 +4,7 @@ Such a pod is made from the PodTemplate that the buffer names, or like the newes
 from the workload's own template. Nodes are kept and groups grow for it as for a pod that waits, and it never comes: a real pod
 that takes its place lets the group grow for it again. How many pods a buffer means is upstream's sum (translators/replicas.go in
 capacitybuffer): the least of its replicas, its percentage of the workload's pods, rounded down, and what its limits leave room
-for.
+for. Quotas of its namespace may leave room for fewer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from agents.engine.turn import Recorded
 from agents.logic.nodes.cluster import fact_conversion, planned_replicas
+from agents.logic.nodes.cluster.buffer_quotas import BufferQuotas
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import KnownBuffer
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place
 from schemas.well_known_labels import SAFE_TO_EVICT
 
@@ -57,6 +59,10 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
             case CapacityBufferGone() as event:
                 state.buffers.remove(_key(event))
                 state.plans.remove(_plan_key(event))
+            case ResourceQuotaChanged() as event:
+                state.quotas.upsert(event.key, event)
+            case ResourceQuotaRemoved() as event:
+                state.quotas.remove(event.key)
             case _:
                 pass
 
@@ -86,6 +92,7 @@ def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNat
     buffers = {key: known for key, known in buffers.items() if known.fact.strategy in STRATEGIES}
     workloads = {_workload(known.fact): key for key, known in buffers.items() if known.fact.workload_kind}
     shapes = planned_replicas.shapes_of(state, workloads) if workloads else {}
+    quotas = BufferQuotas(_quotas(state, cluster))
     made: list[SchedulablePod] = []
     places: dict[str, Place] = {}
     statuses: dict[str, BufferShown] = {}
@@ -98,13 +105,24 @@ def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNat
         except _UnclearBufferError as error:
             statuses[key] = replace(about, message=str(error))
             continue
+        count, limited = quotas.allowed(fact.namespace, nature, count)
         number = min(count, most - len(made))
         cut = f"only {number} of {count}: more pods are not counted beside those that wait (nodes.most_planned)"
-        statuses[key] = replace(about, ready=True, replicas=number, message=READY if number == count else cut)
+        statuses[key] = replace(about, ready=True, replicas=number, message=READY if number == count else cut, limited=limited)
         mine = [SchedulablePod(f"{fact.name} (buffer {place + 1})", nature, "Pending") for place in range(number)]
         places.update({pod.key: known.place for pod in mine})
         made += mine
     return BufferPods(made, places, statuses)
+
+
+def _quotas(state: ScalerState, cluster: str) -> dict[str, list[ResourceQuotaChanged]]:
+    """The quotas of a cluster by namespace, in the order of their names."""
+    by_namespace: dict[str, list[ResourceQuotaChanged]] = {}
+    for key in sorted(key for key in state.quotas if key.startswith(f"{cluster}/")):
+        quota = state.quotas.get(key)
+        if quota is not None:
+            by_namespace.setdefault(quota.namespace, []).append(quota)
+    return by_namespace
 
 
 def _workload(fact: CapacityBufferSeen) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Self
 
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
@@ -24,13 +25,12 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
-from schemas import times
 from schemas.facts.capacity_buffers import BufferShown
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 from schemas.policies.control import Mode
-from schemas.well_known_labels import OPTION_TAG, TO_BE_DELETED
+from schemas.well_known_labels import OPTION_TAG
 
 DYING = frozenset(
     ("Terminated", "Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching", "Detached")
@@ -88,7 +88,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     ours = settings.profile != ScalerProfile.UPSTREAM  # upstream remembers no node that is gone
     learned = {fact.group: state.patterns.get(prefix + fact.group) if ours else None for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
-    look = _NodeLook(state, cluster, settings, now, devices)
+    look = _NodeLook.begun(state, cluster, settings, now, devices)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
     waiting = state.ready_index().waiting(cluster)
@@ -190,38 +190,39 @@ class _NodeLook:
     settings: ScalerSettings
     now: float
     devices: Mapping[str, frozenset[str]]
+    passing: TransientTaints
+
+    @classmethod
+    def begun(
+        cls, state: ScalerState, cluster: str, settings: ScalerSettings, now: float, devices: Mapping[str, frozenset[str]]
+    ) -> Self:
+        """A look that remembers no node that is gone."""
+        state.conversions.forget(state.nodes)
+        return cls(state, cluster, settings, now, devices, TransientTaints.of(settings))
 
     def seen(self, row: int, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeRow:
         """A node as decisions see it."""
-        fact, state, passing = known.fact, self.state, TransientTaints.of(self.settings)
+        fact, state, key = known.fact, self.state, f"{self.cluster}/{known.fact.node}"
+        made = state.conversions.of(key, fact)
         group = "" if instance is None else instance.group
         plan = state.plans.get(f"{self.cluster}/node/{fact.node}")
-        taint = next((one for one in fact.taints if one.key == TO_BE_DELETED), None)
-        deleting = plan.since if plan is not None else _seconds(taint.value) if taint is not None else None
-        made = fact_conversion.node(fact)
-        created = times.to_seconds(fact.created)
-        young = created + self.settings.max_startup > self.now
+        young = made.created + self.settings.max_startup > self.now
         incomplete = young and group_patterns.incomplete(fact, self.devices.get(group, frozenset()))
         return NodeRow(
             row,
-            made,
+            made.node,
             group,
-            state.index.on(f"{self.cluster}/{fact.node}"),
-            created,
-            ready=known.ready and passing.usable(fact) and not incomplete,
+            state.index.on(key),
+            made.created,
+            ready=known.ready and self.passing.usable(fact) and not incomplete,
             gone=instance is not None and instance.lifecycle in DYING,
-            deleting=deleting,
+            deleting=plan.since if plan is not None else made.leaving,
             draining=plan.draining if plan is not None else False,
-            soft_tainted=fact_conversion.soft_tainted(fact),
+            soft_tainted=made.soft_tainted,
             annotations=fact.annotations,
-            gpu=fact_conversion.gpu(made),
+            gpu=made.gpu,
             incomplete=incomplete,
         )
-
-
-def _seconds(text: str) -> float:
-    """The time that the taint of a deletion carries; long ago if it carries none."""
-    return float(text) if text.isascii() and text.isdigit() and len(text) < len("9999999999999") else 0.0
 
 
 def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:

@@ -28,22 +28,22 @@ def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: Not
         return {}
     repairable = _repairable(view, settings) if settings.repair_after else frozenset()
     advised = {name for name, _notice in _noticed(view, notice_of, settings, at_once=False)}
+    lifetimes = {group: _lifetime(view, settings, group) for group in view.groups}
     found: list[tuple[int, float, str, RemovalReason]] = []
     for name, instance in view.instance_of.items():
         known = view.nodes[name].fact
-        if opted_out(known.annotations, NODE_OPT_OUTS):
-            continue
         since = times.to_seconds(instance.launched or known.created)
         unready = view.nodes[name].unready
         if unready is not None and instance.group in repairable and now - unready > settings.repair_after:
             found.append((0, unready, name, RemovalReason.BROKEN))
         elif name in advised:
             found.append((1, since, name, RemovalReason.ADVISED))
-        elif now - since > _lifetime(view, settings, instance.group):
+        elif now - since > lifetimes[instance.group]:
             found.append((2, since, name, RemovalReason.EXPIRED))
         elif settings.drift and group_patterns.drifted(view.groups[instance.group].fact, instance):
             found.append((2, since, name, RemovalReason.DRIFTED))
-    return {name: reason for _rank, _since, name, reason in sorted(found)}
+    kept = {name for _, _, name, _ in found if opted_out(view.nodes[name].fact.annotations, NODE_OPT_OUTS)}
+    return {name: reason for _rank, _since, name, reason in sorted(found) if name not in kept}
 
 
 def _lifetime(view: ClusterView, settings: ScalerSettings, group: str) -> float:

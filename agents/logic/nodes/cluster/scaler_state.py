@@ -1,7 +1,7 @@
 """The scaler's state of clusters: their nodes, pods, groups and budgets, and the results of its own plans.
 
 It keeps the newest of each. The values are frozen and live in tables, whose names and fields stand in checkpoints; what is
-derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
+derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`, or the cluster where it has one of a kind.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes.autoscaler.autoscaler_memory import CarriedState
 from agents.logic.nodes.cluster import fact_conversion, successor_requests
+from agents.logic.nodes.cluster.node_conversions import NodeConversions
 from agents.logic.nodes.cluster.placed_pods import PlacedPod, PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_table_values import (
     NO_ATTENTION,
@@ -53,6 +54,7 @@ from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
@@ -89,7 +91,6 @@ class ScalerState:
         self.patterns: ObjectTable[LearnedPattern] = ObjectTable("patterns", LearnedPattern, 16)
         """By cluster and group."""
         self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
-        """By cluster."""
         self.namespaces: ObjectTable[ObjectMetadataChanged] = ObjectTable("namespaces", ObjectMetadataChanged, 16)
         self.notices: ObjectTable[KnownNotice] = ObjectTable("notices", KnownNotice, 16)
         """By cluster and instance, until the instance is gone."""
@@ -107,43 +108,23 @@ class ScalerState:
         self.asked: ObjectTable[AskedExpander] = ObjectTable("asked", AskedExpander, 4)
         self.planned: ObjectTable[PlannedReplicas] = ObjectTable("planned", PlannedReplicas, 16)
         """By the workload's key; empty unless planned replicas count."""
+        self.quotas: ObjectTable[ResourceQuotaChanged] = ObjectTable("quotas", ResourceQuotaChanged, 16)
         self.buffers: ObjectTable[KnownBuffer] = ObjectTable("buffers", KnownBuffer, 4)
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
-        self.index = PlacedPodIndex()
+        self.index, self.conversions = PlacedPodIndex(), NodeConversions()
         self.successors = SuccessorRequests(DEFAULT_RECOMMENDER)
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
         return (
-            self.nodes,
-            self.groups,
-            self.instances,
-            self.shapes,
-            self.refused,
-            self.pods,
-            self.budgets,
-            self.controllers,
-            self.priorities,
-            self.notices,
-            self.control,
-            self.reports,
-            self.plans,
-            self.said,
-            self.halts,
-            self.attention,
-            self.memory,
-            self.replacements,
-            self.consolidation,
-            self.asked,
-            self.namespaces,
-            self.planned,
-            self.patterns,
-            self.buffers,
-            *self.successors.tables(),
-        )
+            self.nodes, self.groups, self.instances, self.shapes, self.refused, self.pods, self.budgets, self.controllers,
+            self.priorities, self.notices, self.control, self.reports, self.plans, self.said, self.halts, self.attention,
+            self.memory, self.replacements, self.consolidation, self.asked, self.namespaces, self.planned, self.quotas,
+            self.patterns, self.buffers, *self.successors.tables(),
+        )  # fmt: skip
 
     def loaded(self) -> None:
         """A chunk was loaded, so what is derived must be built again."""

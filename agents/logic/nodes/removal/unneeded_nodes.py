@@ -224,7 +224,7 @@ class ScaleDown:
         arrived: dict[Row, list[SchedulablePod]] = {}
         spent = 0
         for node in nodes:
-            costs = affinity_limits.total(node.pods)
+            costs = 0 if len(found) >= enough else affinity_limits.total(node.pods)
             if len(found) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
                 self.stays[node.name] = StayingNode(StayReason.OTHER)
                 continue

@@ -22,7 +22,7 @@ def plans(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
         fact = known.fact
         about = f"{fact.namespace}/{fact.name}"
         key = f"{cluster}/{BUFFER}/{about}"
-        if not open_plans.is_new(state, cluster, key, SaidLast(BUFFER, f"{wanted.replicas}: {wanted.message}")):
+        if not open_plans.is_new(state, cluster, key, SaidLast(BUFFER, f"{wanted.replicas}: {wanted.message}{wanted.limited}")):
             continue
         plan = BufferStatusPlanned(
             id=context.id(BUFFER, about),
@@ -38,6 +38,7 @@ def plans(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
             template_generation=wanted.generation,
             message=wanted.message,
             because={"replicas": fact.replicas, "percentage": fact.percentage, "limits": dict(fact.limits or {})},
+            limited=wanted.limited,
         )
         state.plans.upsert(key, OpenNodePlan(plan.id, "", now, times.to_seconds(plan.expires)))
         yield context.decided(plan, known.place)

@@ -50,8 +50,12 @@ MOST_EXPLAINED = 20
 """Natures of waiting pods that one decision explains."""
 SEEN_LATE = 300.0
 """Seconds for which a plan that was carried out is believed although no fact shows it."""
+ANSWERED_LATE = 10.0
+"""Seconds for which the outcome of a plan that expired is awaited: it says why the plan was not carried out."""
 _LASTING = frozenset((OutcomeDetail.AT_LIMIT, OutcomeDetail.NOT_FOUND, OutcomeDetail.INVALID, OutcomeDetail.FORBIDDEN))
 """What a refusal may come down to that the next facts need not show: bounds of AWS beyond ours, a group that is gone."""
+_HELD_UP = frozenset((OutcomeDetail.THROTTLED, OutcomeDetail.SERVER_ERROR, OutcomeDetail.IN_PROGRESS))
+"""What the last try of a plan that expired may have met in this group alone; with no answer at all the whole cloud is away."""
 
 
 class Scaler(PartedState):
@@ -112,7 +116,7 @@ class Scaler(PartedState):
     def _expire(self, now: float) -> None:
         """Forget plans that were not carried out in time, and those whose result never showed."""
         for key, plan in list(self.clusters.plans.items()):
-            if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
+            if now > plan.expires + (SEEN_LATE if plan.done else ANSWERED_LATE):
                 self.clusters.plans.remove(key)
         planned_replicas.expire(self.clusters, now)
         expander_asks.expire(self.clusters, now)
@@ -141,6 +145,8 @@ class Scaler(PartedState):
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
         """A plan was not carried out. A failure, or a refusal that a retry would not mend, delays the next plan for a while.
 
+        So does a growth that its cloud put off until it expired, because another group may serve its pods meanwhile.
+
         Any other refusal means that the facts were outdated, which the next facts will mend.
         """
         _cluster, kind, name = key.split("/", 2)
@@ -150,7 +156,7 @@ class Scaler(PartedState):
         held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
         if kind == "group":
             auto.state.requests.pop(plan.group, None)
-            if held:
+            if held or (outcome.result is Result.EXPIRED and outcome.detail in _HELD_UP):
                 detail = outcome.detail.value or "failed"
                 auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
             return

@@ -63,7 +63,7 @@ class ScheduledCluster:
         self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.offered: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.open: Mask = np.zeros(64, np.bool_)
-        """Rows that a search may choose: not cordoned, and not withdrawn."""
+        """Rows that a search may choose: not withdrawn. Whether a cordon keeps a pod off, `suited` says."""
         self.tallies: dict[Counting, DomainCounts] = {}
         self.on: list[dict[Row, int]] = []
         """By shape: how many pods of it each row carries."""
@@ -116,7 +116,7 @@ class ScheduledCluster:
             self.offered[rows, column] = [max(min(node.allocatable.get(name, 0), MOST_AMOUNT), 0) for node in nodes]
         self.free[rows] = self.offered[rows]
         self.columns.add(nodes)
-        self.open[rows] = [not node.unschedulable for node in nodes]
+        self.open[rows] = True
         for tally in self._spread:
             tally.cover(rows, self.columns.eligible)
         return start

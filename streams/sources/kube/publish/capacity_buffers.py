@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from schemas.facts.capacity_buffers import READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
+from schemas.facts.capacity_buffers import LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from streams import typed_json
 from streams.clients.kube.scheduling_objects import (
@@ -143,9 +143,11 @@ def _seen(buffer: CapacityBufferObject, cluster: str, at: datetime) -> CapacityB
 
 
 def _shown(status: CapacityBufferStatus) -> BufferShown | None:
-    ready = next((condition for condition in status.conditions if condition.type == READY_FOR_PROVISIONING), None)
+    conditions = {condition.type: condition for condition in status.conditions}
+    ready, limited = conditions.get(READY_FOR_PROVISIONING), conditions.get(LIMITED_BY_QUOTAS)
     if ready is None:
         return None
+    quotas = "" if limited is None or limited.status != "True" else limited.message[:_LONGEST]
     template = "" if status.pod_template_ref is None else status.pod_template_ref.name
     generation = status.pod_template_generation
-    return BufferShown(ready.status == "True", status.replicas, template, generation, ready.message[:_LONGEST])
+    return BufferShown(ready.status == "True", status.replicas, template, generation, ready.message[:_LONGEST], quotas)

@@ -26,7 +26,7 @@ EBS = "ebs.csi.aws.com"
 """What attaches the volumes of EC2 today, also those of the older kind that named no driver."""
 MIGRATED = {"kubernetes.io/aws-ebs": EBS}
 """Provisioners that stand in classes of old, and the driver that does their work. Source: csi-translation-lib."""
-LATE = "WaitForFirstConsumer"
+LATE, LOST = "WaitForFirstConsumer", "Lost"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 ZONES = (
     "topology.kubernetes.io/zone",
@@ -286,6 +286,8 @@ class VolumeIndex:
         claim = self.claims.get(key)
         if claim is None:
             return AttachedVolume("", handle, own=own, missing=f"persistentvolumeclaim '{key}' not found")
+        if over := _over(claim, key):
+            return AttachedVolume("", handle, own=own, missing=over)
         exclusive = not own and ONE_POD in (claim.spec.access_modes or ())
         place = self._bound(claim) if claim.spec.volume_name else self._unbound(claim)
         if len(place.terms) > MOST:
@@ -316,6 +318,13 @@ class VolumeIndex:
         """An existing unclaimed volume: any of them will do."""
         none = VolumePlace(missing=f"persistentvolumeclaim '{key}' has no volume, and there is none of class '{name}' for it")
         return self._free(name).place(name) or none
+
+
+def _over(claim: ClaimObject, key: str) -> str:
+    """Why the scheduler places no more pods of a claim; empty if it does. Source: podHasPVCs of its plugin VolumeBinding."""
+    if claim.status.phase == LOST:
+        return f"persistentvolumeclaim '{key}' has lost its volume '{claim.spec.volume_name}'"
+    return "" if claim.metadata.deletion_timestamp is None else f"persistentvolumeclaim '{key}' is being deleted"
 
 
 def _available(volume: VolumeObject) -> bool:

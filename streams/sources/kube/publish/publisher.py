@@ -75,7 +75,7 @@ class Publisher:
     def publish_for_updates(self, *facts: UpdateFact) -> None:
         """A constraint on updates goes to the cluster's partition beside its pods.
 
-        Quotas also go to a topic of their own, for the webhook, which could not read all that happens to pods.
+        Quotas also go to a topic of their own, for the webhook, which could not read all that happens to pods, and to the scaler.
         """
         for fact in facts:
             fault = event_bounds.fault(fact)
@@ -85,6 +85,7 @@ class Publisher:
             self._to_one("pod-changes-by-cluster", fact, self._context.cluster)
             if isinstance(fact, ResourceQuotaChanged | ResourceQuotaRemoved):
                 self._to_one("quota-changes", fact, fact.key)
+                self._to_one("scheduling-changes", fact, self._context.cluster)
 
     def size_of_policy(self, policy: ObjectPolicy) -> int:
         """The bytes of a policy's record."""

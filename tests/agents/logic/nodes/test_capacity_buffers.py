@@ -7,6 +7,7 @@ import pytest
 
 from schemas.decisions.node_updates import BufferStatusPlanned, ScaleUpPlanned
 from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.outcomes import Result
 from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, pod, shape
@@ -84,6 +85,56 @@ def test_the_status_says_for_how_many_pods_or_why_for_none(
     run = ScalerRun(group("a"), buffer(**changed))
     run.run(3)
     assert statuses(run) == [expected]
+
+
+def quota(name: str, hard: dict[str, str], used: dict[str, str], *scopes: str) -> ResourceQuotaChanged:
+    marks = tuple(QuotaScope(scope) for scope in scopes)
+    return ResourceQuotaChanged(when(START), CLUSTER, "shop", name, hard, {**dict.fromkeys(hard, "0"), **used}, marks)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "expected"),
+    [
+        ([], (4, "")),
+        ([quota("roomy", {"requests.cpu": "6"}, {})], (4, "")),
+        ([quota("cpu", {"requests.cpu": "10"}, {"requests.cpu": "6500m"})], (2, "room for 2 of 4, by ResourceQuota 'cpu'")),
+        ([quota("old", {"cpu": "2"}, {}), quota("memory", {"memory": "3Gi"}, {})],
+         (1, "room for 1 of 4, by ResourceQuota 'memory', 'old'")),
+        ([quota("full", {"requests.memory": "1Gi"}, {"requests.memory": "2Gi"})],
+         (0, "room for 0 of 4, by ResourceQuota 'full'")),
+        ([quota("pods", {"pods": "10"}, {"pods": "7"})], (3, "room for 3 of 4, by ResourceQuota 'pods'")),
+        ([quota("limits", {"limits.cpu": "1"}, {})], (4, "")),
+        ([quota("best", {"pods": "1"}, {}, "BestEffort")], (4, "")),
+        ([quota("ends", {"pods": "1"}, {}, "Terminating")], (4, "")),
+        ([quota("class", {"pods": "1"}, {}, "PriorityClass")], (4, "")),
+        ([quota("usual", {"pods": "1"}, {}, "NotBestEffort", "NotTerminating")],
+         (1, "room for 1 of 4, by ResourceQuota 'usual'")),
+    ],
+)  # fmt: skip
+def test_quotas_of_the_namespace_bound_a_buffer(quotas: list[ResourceQuotaChanged], expected: tuple[int, str]) -> None:
+    """Four pods of 1.5 cores and a GiB each; what quotas have left is what real pods could still ask for."""
+    run = ScalerRun(group("a"), *quotas, buffer(replicas=4))
+    run.run(3)
+    [plan] = run.of(BufferStatusPlanned)
+    assert (plan.ready, plan.message) == (True, "ready")
+    assert (plan.replicas, plan.limited) == expected
+    assert [len(grown.examples) for grown in run.of(ScaleUpPlanned)] == ([expected[0]] if expected[0] else [])
+
+
+def test_buffers_share_a_quota_in_the_order_of_their_age_and_get_its_room_back() -> None:
+    tight = quota("cpu", {"requests.cpu": "6"}, {"requests.cpu": "1500m"})
+    run = ScalerRun(group("a"), tight, buffer(replicas=2))
+    run.run(3)
+    run.step(buffer("later", replicas=2))
+    run.run(3)
+    assert [(plan.name, plan.replicas, bool(plan.limited)) for plan in run.of(BufferStatusPlanned)] == [
+        ("room", 2, False),
+        ("later", 1, True),
+    ]
+    run.step(ResourceQuotaRemoved(when(run.now), CLUSTER, "shop", "cpu"))
+    run.run(160)
+    assert run.of(BufferStatusPlanned)[-1].replicas == 2
+    assert run.of(BufferStatusPlanned)[-1].limited == ""
 
 
 @pytest.mark.parametrize(("percentage", "replicas", "expected"), [(50, None, 2), (20, None, 0), (100, 3, 3), (200, None, 8)])

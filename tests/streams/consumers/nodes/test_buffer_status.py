@@ -47,9 +47,18 @@ def test_a_status_is_written_and_seen_and_found_the_next_time(scene: NodeScene) 
     assert status["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
     assert {name: (one["status"], one["reason"]) for name, one in conditions(scene).items()} == {
         "ReadyForProvisioning": ("True", "AttributesSetSuccessfully"),
+        "LimitedByQuotas": ("False", "ResourceQuotasAllocated"),
         "Provisioning": ("True", "FakePodsInjected"),
     }
     assert carry_out(scene, plan(scene, 2)) == (Result.DONE, OutcomeDetail.ALREADY_DONE)
+
+
+def test_quotas_that_leave_room_for_fewer_pods_are_named(scene: NodeScene) -> None:
+    scene.buffers.put("room")
+    why = "room for 1 of 3, by ResourceQuota 'tight'"
+    assert carry_out(scene, plan(scene, replicas=1, limited=why)) == (Result.DONE, OutcomeDetail.APPLIED)
+    limited = conditions(scene)["LimitedByQuotas"]
+    assert (limited["status"], limited["message"]) == ("True", why)
 
 
 def test_what_is_not_ready_says_why_and_has_no_replicas(scene: NodeScene) -> None:
@@ -64,11 +73,11 @@ def test_what_is_not_ready_says_why_and_has_no_replicas(scene: NodeScene) -> Non
 
 def test_conditions_of_others_stay_and_a_condition_keeps_its_time_while_it_holds(scene: NodeScene) -> None:
     old = "2026-01-01T00:00:00Z"
-    quota = {"type": "LimitedByQuotas", "status": "False", "reason": "x", "message": "", "lastTransitionTime": old}
+    other = {"type": "SomebodyElses", "status": "False", "reason": "x", "message": "", "lastTransitionTime": old}
     ready = {"type": "ReadyForProvisioning", "status": "True", "reason": "x", "message": "", "lastTransitionTime": old}
-    scene.buffers.put("room", status={"conditions": [quota, ready]})
+    scene.buffers.put("room", status={"conditions": [other, ready]})
     carry_out(scene, plan(scene))
-    assert conditions(scene)["LimitedByQuotas"] == quota
+    assert conditions(scene)["SomebodyElses"] == other
     assert conditions(scene)["ReadyForProvisioning"]["lastTransitionTime"] == old
     assert conditions(scene)["Provisioning"]["lastTransitionTime"] != old
 

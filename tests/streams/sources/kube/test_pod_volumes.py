@@ -41,9 +41,16 @@ def pod(name: str, claims: Mapping[str, str], **more: Any) -> ScheduledPodObject
     )
 
 
-def claim(name: str, volume: str = "", storage_class: str = "gp3", modes: tuple[str, ...] = ("ReadWriteOnce",)) -> ClaimObject:
+def claim(
+    name: str,
+    volume: str = "",
+    storage_class: str = "gp3",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    phase: str = "Bound",
+    **about: str,
+) -> ClaimObject:
     spec = {"accessModes": list(modes), "storageClassName": storage_class, "volumeName": volume}
-    return decoded(ClaimObject, {"metadata": meta(name), "spec": spec})
+    return decoded(ClaimObject, {"metadata": {**meta(name), **about}, "spec": spec, "status": {"phase": phase}})
 
 
 def volume(name: str, zone: str, *, labels: Mapping[str, str] | None = None, **spec: Any) -> VolumeObject:
@@ -113,6 +120,8 @@ def test_a_claim_that_waits_for_its_pod_may_be_where_its_class_lets_it(scene: Ku
     [
         ([], "persistentvolumeclaim 'shop/data' not found"),
         ([claim("data", "pv")], "persistentvolume 'pv' not found"),
+        ([claim("data", "pv", phase="Lost")], "persistentvolumeclaim 'shop/data' has lost its volume 'pv'"),
+        ([claim("data", "pv", deletionTimestamp="2026-11-29T00:00:00Z")], "persistentvolumeclaim 'shop/data' is being deleted"),
         ([claim("data")], "storageclass 'gp3' of persistentvolumeclaim 'shop/data' not found"),
         ([claim("data"), storage_class(mode="Immediate")], "is not bound yet, and its class binds at once"),
         ([claim("data"), storage_class(provisioner="kubernetes.io/no-provisioner")], "there is none of class 'gp3' for it"),

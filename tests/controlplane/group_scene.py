@@ -1,10 +1,11 @@
-"""Five groups on the real scheduler, kwok's nodes and moto's AWS: one has no capacity for an hour, the others grow and shrink.
+"""Groups on the real scheduler, kwok's nodes and moto's AWS, for tests that let them grow and shrink.
 
 Both sources, the stage and the consumer are the real ones. Time is the stage's own: ten seconds pass in each step, whatever it
 takes, and AWS dates its activities by it. What a cloud does in between is played here: an instance becomes a Node object, and a
 Node whose instance ended is deleted.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +13,7 @@ import pytest
 
 from agents.processes.source_asg import node_template
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.plan_attestations import PLANS
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
@@ -29,32 +28,32 @@ from tests.controlplane.plane import Plane
 from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World
 from tests.support import ticks
-from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
+from tests.support.aws_double import ZONES, AwsDouble
 from tests.support.node_scene import CLUSTER, ScalerRun
 
-__all__ = ["aws", "aws_server"]
 STEP = 10
 """Seconds that pass in one step."""
-SHORT, OTHERS = "g0", ("g1", "g2", "g3", "g4")
-NO_CAPACITY = (
-    f"We currently do not have sufficient m5.large capacity in the Availability Zone you requested ({ZONES[0]}). "
-    "Launching EC2 instance failed."
-)
 ENABLED, LABEL = "k8s.io/cluster-autoscaler/enabled", "k8s.io/cluster-autoscaler/node-template/label/pool"
+DEVICE, DRIVER = "nvidia.com/gpu", 60_000
+"""The resource of a device, and the milliseconds after which its driver is at work on a new node."""
+CORES, DEVICES = {"m5.large": 2, "c5.large": 2, "c5.xlarge": 4, "p3.8xlarge": 32}, {"p3.8xlarge": 4}
 FACTS = ("scheduling-changes", "node-group-changes", "outcomes")
 
 
-class FiveGroups(WatchedNodes):
+class GroupScene(WatchedNodes):
     """Groups, the cloud between them and the cluster, a log in memory, and everything that reads and writes it."""
 
-    def __init__(self, plane: Plane, world: World, aws: AwsDouble) -> None:
+    def __init__(self, plane: Plane, world: World, aws: AwsDouble, groups: tuple[str, ...], **fits: int) -> None:
+        """`fits`: by the type of an instance, with `_` for its dot, how many pods of its group a node takes; else one."""
         super().__init__(plane, world)
-        self.aws = aws
+        self.aws, self.fits = aws, {name.replace("_", "."): number for name, number in fits.items()}
         self.run = ScalerRun(tick=STEP * 1000)
         self.run.now = int(datetime.now(UTC).timestamp() * 1000)
         self.taken, self.carried = dict.fromkeys(FACTS, 0), 0
         self.nodes: dict[str, str] = {}
-        self.sizes: dict[str, list[int]] = {name: [] for name in (SHORT, *OTHERS)}
+        self.joined: dict[str, int] = {}
+        """When each node came, while it may still lack its devices."""
+        self.sizes: dict[str, list[int]] = {name: [] for name in groups}
         """How many nodes each group wanted after each step."""
         self.source = AsgSource(aws.client(), self.context, GroupSelection(tags={ENABLED: ""}), node_template)
         api = Api(plane.api_client())
@@ -72,14 +71,12 @@ class FiveGroups(WatchedNodes):
     def pool(self, group: str) -> str:
         return f"{self.world.namespace}-{group}"
 
-    def open(self) -> None:
-        """The groups, and a Deployment for each, of pods that only its nodes take, one a node."""
-        templates = {name: self.aws.template(f"of-{name}", name) for name in ("m5.large", "c5.large")}
-        for group in (SHORT, *OTHERS):
-            template = templates["m5.large" if group == SHORT else "c5.large"]  # a lack of capacity is one of the type
-            self.aws.group(group, most=6, tags={ENABLED: "", LABEL: self.pool(group)}, template=template)
-            selector = {"nodeSelector": {"pool": self.pool(group)}}
-            self.world.deployment(group, {"app": {"requests": {"cpu": "1200m"}}}, replicas=0, spec=selector, wait=False)
+    def group(self, name: str, requests: Mapping[str, str], **more: Any) -> None:
+        """A group, and a Deployment without replicas whose pods only its nodes take."""
+        self.aws.group(name, most=6, tags={ENABLED: "", LABEL: self.pool(name)}, **more)
+        spec = {"nodeSelector": {"pool": self.pool(name)}}
+        amounts = {"requests": requests, "limits": {key: text for key, text in requests.items() if "/" in key}}
+        self.world.deployment(name, {"app": amounts}, replicas=0, spec=spec, wait=False)
 
     def scale(self, replicas: int, *groups: str) -> None:
         for group in groups:
@@ -93,10 +90,15 @@ class FiveGroups(WatchedNodes):
     def _placed(self) -> bool:
         """Whether the scheduler has used the nodes that there are."""
         for group in self.sizes:
-            pods, nodes = self.pods(group), sum(there in self.nodes for there in self.aws.instances(group))
-            if sum("nodeName" in pod["spec"] for pod in pods) < min(len(pods), nodes):
+            pods, room = self.pods(group), sum(self._room(group, there) for there in self.aws.instances(group))
+            if sum("nodeName" in pod["spec"] for pod in pods) < min(len(pods), room):
                 return False
         return True
+
+    def _room(self, group: str, instance: str) -> int:
+        instance_type = self.aws.type_of(group, instance)
+        waits = instance_type in DEVICES and self.nodes.get(instance) in self.joined
+        return 0 if instance not in self.nodes or waits else self.fits.get(instance_type, 1)
 
     def served(self, replicas: int, *groups: str) -> bool:
         """Whether each has so many pods, all at work, and as many nodes."""
@@ -132,15 +134,39 @@ class FiveGroups(WatchedNodes):
         before = set(self.nodes)
         for instance, group in present.items():
             if instance not in self.nodes:
-                (name,) = self.world.add_nodes(1, cpu="2", memory="4Gi", labels={"pool": self.pool(group)})
+                cpu = str(CORES[self.aws.type_of(group, instance)])
+                (name,) = self.world.add_nodes(1, cpu=cpu, memory="4Gi", labels={"pool": self.pool(group)})
                 self.world.ask.patch(f"/api/v1/nodes/{name}", {"spec": {"providerID": f"aws:///{ZONES[0]}/{instance}"}})
                 self.nodes[instance] = name
-        if set(present) - before:
+                self.joined[name] = self.run.now
+        drivers = self._devices({self.nodes[one]: self.aws.type_of(group, one) for one, group in present.items()})
+        if drivers or set(present) - before:
             wait_for(self._placed, what="pods are on the new nodes")
         for instance in set(self.nodes) - set(present):
             name = self.nodes.pop(instance)
             self.world.ask.delete(f"/api/v1/nodes/{name}")
             self.world._nodes.remove(name)
+
+    def _devices(self, types: Mapping[str, str]) -> list[str]:
+        """The nodes whose drivers are at work from now on, which takes its time on a new one."""
+        ready = [name for name, began in self.joined.items() if name in types and began + DRIVER <= self.run.now]
+        for name in ready:
+            del self.joined[name]
+            if (instance_type := types[name]) in DEVICES:
+                amounts = {DEVICE: str(DEVICES[instance_type])}
+                status = {"capacity": amounts, "allocatable": amounts}
+                self.world.ask.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+        return ready
+
+    def until_placed(self, group: str, replicas: int, *, within: float) -> None:
+        """Let time pass until so many pods of a group run and, for none, until it has no node."""
+        for _ in range(int(within / STEP)):
+            self.step()
+            pods = self.pods(group)
+            running = sum(pod["status"].get("phase") == "Running" for pod in pods)
+            if running == len(pods) == replicas and (replicas or not self.aws.instances(group)):
+                return
+        pytest.fail(f"'{group}' does not serve {replicas} pods after {within:.0f} s: it wants {self.sizes[group][-1]} nodes")
 
     def until(self, replicas: int, *groups: str, within: float) -> None:
         """Let time pass until the groups serve so many pods."""
@@ -156,32 +182,3 @@ def _looked_at(pod: Any) -> bool:
     return "nodeName" in pod["spec"] or any(
         condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", ())
     )
-
-
-def test_a_shortage_of_an_hour_in_one_of_five_groups_stops_none_of_the_others(
-    plane: Plane, world: World, aws: AwsDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene = FiveGroups(plane, world, aws)
-    monkeypatch.setattr(aws, "fail", lambda group, message: AwsDouble.fail(aws, group, message, ago=-scene.ahead))
-    scene.open()
-    aws.lack_capacity(SHORT, NO_CAPACITY)
-    with scene.watching():
-        began = scene.run.now
-        scene.scale(3, SHORT)
-        for _ in range(2):
-            scene.scale(2, *OTHERS)
-            scene.until(2, *OTHERS, within=900.0)
-            scene.scale(1, *OTHERS)
-            scene.until(1, *OTHERS, within=2400.0)
-        while scene.run.now < began + 3_600_000:
-            scene.step()
-        assert max(scene.sizes[SHORT]) == 3, "three pods want three nodes, however often that failed"
-        assert aws.instances(SHORT) == []
-        assert scene.served(1, *OTHERS)
-        troubles = {(one.group, one.code) for one in scene.run.of(NodeScalingHalted) if one.code}
-        assert {group for group, _code in troubles} == {SHORT}
-        assert (SHORT, "BackedOff") in troubles
-        waiting = [one for one in scene.run.of(ScaleRefused) if one.subject.name.startswith(SHORT) and one.code in PODS_WAIT]
-        assert {one.code for one in waiting} == {RefusalCode.NO_GROUP_MAY_GROW}
-        aws.deliver(SHORT)
-        scene.until(3, SHORT, within=3600.0)

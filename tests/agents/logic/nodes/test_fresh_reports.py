@@ -1,0 +1,138 @@
+"""Public reports about the Cluster Autoscaler and Karpenter that nobody had tried here, each as a scene of its own."""
+
+from typing import Any
+
+import pytest
+
+from schemas.facts.nodes import NodeTaint
+from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, LabelQuery, NodeQuery, PodToleration, RequiredPodAffinity
+from tests.support.cluster_events import START, when
+from tests.support.node_scene import ScalerRun, controller, group, instance, joined, node, pod, shape
+
+EBS, ZONE, HOST = "ebs.csi.aws.com", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+QUICK: dict[str, Any] = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
+
+
+def volume(zone: str = "", **more: Any) -> AttachedVolume:
+    terms = (NodeQuery((LabelDemand(ZONE, "In", (zone,)),)),) if zone else ()
+    return AttachedVolume(EBS, "data", terms, own=True, **more)
+
+
+def test_a_new_node_whose_volume_driver_is_late_makes_no_second_node() -> None:
+    """autoscaler#4712: two growths for one pod with a volume, because its new node could not attach any yet."""
+    run = ScalerRun(group("a"), shape(volumes=(volume("zone-a"),)), controller(), settings=QUICK)
+    run.step(pod("p"))
+    run.run(2.0)
+    assert run.grown == [("a", 0, 1)]
+    run.step(group("a", desired=1), *joined("n1"), pod("p"))
+    run.run(600.0)
+    assert run.grown == [("a", 0, 1)]
+    assert "NotUnderstood" in run.refused("web"), "the pod is named, with the scheduler's own words"
+
+
+def test_a_claim_that_is_not_bound_yet_makes_no_node() -> None:
+    """autoscaler#923: the seconds in which a claim is being bound were enough for a new instance."""
+    late = shape(volumes=(volume(missing="persistentvolumeclaim 'shop/data' is not bound"),))
+    run = ScalerRun(group("a"), late, controller())
+    run.step(pod("p"))
+    run.run(30.0)
+    assert run.grown == []
+
+
+def test_a_volume_in_a_zone_without_nodes_lets_the_group_of_that_zone_grow() -> None:
+    """autoscaler#6000: nothing grew, because no node of the cluster was in the volume's zone."""
+    run = ScalerRun(
+        group("a", desired=1), *joined("n1"), group("b"), shape(volumes=(volume("zone-b"),)), controller(), settings=QUICK
+    )
+    run.step(pod("p"))
+    run.run(5.0)
+    assert run.grown == [("b", 0, 1)]
+
+
+def test_pods_that_end_for_ever_on_a_dead_node_do_not_keep_it() -> None:
+    """autoscaler#3407: the kubelet is gone, so its pods stay "Terminating", and the node stays with them."""
+    dead = {"conditions": {"Ready": "Unknown"}, "taints": (NodeTaint("node.kubernetes.io/unreachable", "", "NoSchedule"),)}
+    leaving = pod("p", node="n1", deleted=when(START - 3_600_000))
+    run = ScalerRun(
+        group("a", desired=1), instance("n1"), node("n1", **dead), shape(cpu=3500), controller(), leaving,
+        settings={**QUICK, "unready_time": 20.0, "ok_unready": 5},
+    )  # fmt: skip
+    run.run(60.0)
+    assert run.removed == ["n1"]
+
+
+@pytest.mark.parametrize(("annotations", "removed"), [({}, ["n1"]), ({"safe-to-evict": "false"}, [])])
+def test_a_job_keeps_its_node_where_it_asks_for_that(annotations: dict[str, str], removed: list[str]) -> None:
+    """autoscaler#7095, #4813: pods of Jobs were evicted, beside more nodes than they needed."""
+    marks = {f"cluster-autoscaler.kubernetes.io/{name}": text for name, text in annotations.items()}
+    job = shape("job", cpu=500, annotations=marks, restart_policy="Never")
+    run = ScalerRun(
+        group("a", desired=2), *joined("n1"), *joined("n2"), job, controller("job"), shape("busy", cpu=3000),
+        controller("busy"), pod("j", "job", node="n1"), pod("b", "busy", node="n2"), settings=QUICK,
+    )  # fmt: skip
+    run.run(30.0)
+    assert run.removed == removed
+
+
+def test_nodes_that_required_anti_affinity_needs_are_not_removed_and_made_again() -> None:
+    """karpenter#1256: nodes that pods need apart were consolidated, and came back, again and again."""
+    apart = RequiredPodAffinity(HOST, LabelQuery({"app": "web"}))
+    run = ScalerRun(
+        group("a", desired=3), *(event for number in range(3) for event in joined(f"n{number}")),
+        shape(cpu=100, anti_affinity=(apart,)), controller(), *(pod(f"p{number}", node=f"n{number}") for number in range(3)),
+        settings=QUICK,
+    )  # fmt: skip
+    run.run(120.0)
+    assert (run.removed, run.grown) == ([], [])
+
+
+def test_a_node_takes_no_more_pods_than_its_kubelet() -> None:
+    """kubernetes#119960: pods ended as "OutOfpods" on nodes that had room for their amounts, but not for their number."""
+    few = {"cpu": 4000, "memory": 16 << 30, "pods": 4}
+    nodes = [instance("n1"), node("n1", allocatable=few, capacity=few)]
+    run = ScalerRun(group("a", desired=1), *nodes, shape(cpu=10), controller(), *(pod(f"r{n}", node="n1") for n in range(3)))
+    run.step(*(pod(f"w{number}") for number in range(6)))
+    run.run(12.0)
+    assert run.grown == [("a", 1, 3)], "one more pod fits; five want two nodes of four each"
+
+
+def test_a_slow_drain_in_one_group_leaves_empty_nodes_of_others_alone_to_go() -> None:
+    """karpenter#670: nothing else was consolidated while one pod took its minutes to end."""
+    slow, busy = shape("slow", cpu=100, grace=600.0), shape("busy", cpu=3000)
+    nodes = [event for name in ("a0", "a1", "b0", "b1") for event in joined(name, name[0])]
+    pods = [pod("s", "slow", node="a0"), pod("b", "busy", node="a1")]
+    run = ScalerRun(
+        group("a", desired=2),
+        group("b", desired=2),
+        *nodes,
+        slow,
+        busy,
+        controller("slow"),
+        controller("busy"),
+        *pods,
+        settings=QUICK,
+    )
+    run.run(60.0)
+    assert sorted(run.removed) == ["a0", "b0", "b1"]
+
+
+def test_a_cordoned_node_takes_nobody_and_still_goes() -> None:
+    """autoscaler#5048: a node that somebody had cordoned was forgotten, and cost money for weeks."""
+    run = ScalerRun(group("a", desired=1), instance("n1"), node("n1", unschedulable=True), shape(), controller(), settings=QUICK)
+    run.run(30.0)
+    assert run.removed == ["n1"]
+    again = ScalerRun(group("a", desired=1), instance("n1"), node("n1", unschedulable=True), shape(), controller())
+    again.step(pod("p"))
+    again.run(12.0)
+    assert again.grown == [("a", 1, 2)]
+
+
+def test_a_pod_that_tolerates_a_cordon_makes_no_node_beside_a_cordoned_one() -> None:
+    """Found on the real scheduler, which puts such a pod on the cordoned node (tests/controlplane/test_scheduler_agrees.py)."""
+    cordon = PodToleration("node.kubernetes.io/unschedulable", "Exists")
+    run = ScalerRun(
+        group("a", desired=1), instance("n1"), node("n1", unschedulable=True), shape(tolerations=(cordon,)), controller()
+    )
+    run.step(pod("p"))
+    run.run(12.0)
+    assert run.grown == []
