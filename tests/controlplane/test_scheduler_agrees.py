@@ -13,7 +13,7 @@ from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.catalogue import Event
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import PodPlacementChanged
-from tests.controlplane.asking import wait_for
+from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_nodes import WatchedNodes
 from tests.controlplane.world import World
