@@ -1,4 +1,4 @@
-"""No test without a product: each public name of the logic and of the words has a caller outside tests."""
+"""No test without a product: each public name has a caller outside tests, where no library calls by names."""
 
 import ast
 from collections import Counter, defaultdict
@@ -7,7 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("schemas", "streams", "agents")
-HELD = ("agents.logic.", "agents.engine.", "schemas.")
+HELD = (
+    *("schemas.", "streams.publishing.", "streams.simulated.demo_shop.", "agents.logic.", "agents.engine.", "agents.run."),
+    *("agents.backtest.", "agents.verify.", "agents.why.", "agents.policies.", "agents.settings.", "agents.terminal."),
+    *("agents.demo.", "agents.processes."),
+)
 
 
 class Callers:
@@ -68,7 +72,7 @@ def _names(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name) and target.id[0] != "_"]
 
 
-def test_each_public_name_of_the_logic_and_of_the_words_has_a_caller_outside_tests() -> None:
+def test_each_public_name_has_a_caller_outside_tests() -> None:
     callers = Callers()
     held = [module for module in callers.trees if f"{module}.".startswith(HELD)]
     assert {f"{module}.{name}" for module in held for name in callers.missing(module)} == set()

@@ -11,7 +11,7 @@ from agents.why import explanation, explanation_lines
 from streams.log_context import LogContext
 
 NAME = "day.svg"
-LINES = 5
+_LINES = 5
 """Of `ullage why`, below the picture."""
 _WIDTH, _HEIGHT = 880, 430
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 860, 58, 290

@@ -292,14 +292,6 @@ class DayState:
         return True
 
 
-def state_of(events: Iterable[object]) -> DayState:
-    """The state after all these events."""
-    state = DayState()
-    for event in events:
-        state.apply(event)
-    return state
-
-
 def _columns(scrape: MetricsScraped) -> Iterable[tuple[tuple[str, str], str, float, float]]:
     """Pod, container, cores and bytes of each row. What was not measured counts as zero, because only sums are shown."""
     names = zip(scrape.workloads, scrape.pods, strict=True)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from schemas.units import Bytes, Cores, Fraction, Seconds
-from streams.clients.cluster_port import AdmissionHook, admit_unchanged
-from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import (
     ContainerTemplate,
     SimulatedDeployment,
@@ -124,10 +122,3 @@ def with_groups(settings: ShopSettings) -> ShopSettings:
     """The shop on groups of nodes, with more visitors by day than by night, and with orders, which are scaled."""
     by_day = (*(replace(deployment, peak=_PEAKS.get(deployment.name, 0)) for deployment in settings.deployments), ORDERS)
     return replace(settings, nodes=(), groups=GROUPS, deployments=by_day)
-
-
-def demo_cluster(
-    seed: int, *, start: datetime | None = None, name: str = "demo", admit: AdmissionHook = admit_unchanged
-) -> SimulatedCluster:
-    """The shop before its first pod; the first step creates them all."""
-    return SimulatedCluster(name=name, seed=seed, start=start, nodes=NODES, deployments=DEPLOYMENTS, admit=admit)

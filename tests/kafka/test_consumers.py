@@ -21,11 +21,11 @@ from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import demo_cluster
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 from tests.support import ticks
 from tests.support.attested_plans import with_attestations
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

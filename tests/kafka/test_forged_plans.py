@@ -17,13 +17,13 @@ from streams.consumers.pods.evictor import evictor
 from streams.errors import LogUnavailable
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
-from streams.simulated.demo_shop import demo_cluster
 from streams.topics import Topics
 from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 from tests.support.consumer_scene import START, CountingClient, eviction_of
 from tests.support.documented_rights import PREFIX, documented_rights, wire
 from tests.support.secured_kafka import Grant, SecuredKafka, secured_kafka
+from tests.support.simulated_shop import demo_cluster
 
 TOPICS = Topics(PREFIX, 1)
 

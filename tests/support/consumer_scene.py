@@ -17,11 +17,11 @@ from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 from tests.support.attested_plans import with_attestations
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20

@@ -37,17 +37,12 @@ if TYPE_CHECKING:
     from agents.logic.nodes.scaler.scaler_stage import Scaler
 
 
-def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
-    """The state after the last turn that the log holds. `worker`: the group whose checkpoints count. Raises LogUnavailable."""
-    return newest_turn(context, stage, partition, worker)[0]
-
-
 def newest_turn(
     context: LogContext, stage: Stage, partition: int, worker: str, *, say: Callable[[str], None] | None = None
 ) -> tuple[State, int]:
-    """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable.
+    """The state after the last turn of the log, and that turn's number (below 0 if there was none). Raises LogUnavailable.
 
-    `say` receives a sentence on what the state lacks because the log no longer has it. Topics that the log never had, because an
+    `worker`: the group whose checkpoints count. `say` receives a sentence on what the state lacks because the log no longer has it. Topics that the log never had, because an
     older version wrote it, count as empty.
     """
     stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))

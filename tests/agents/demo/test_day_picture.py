@@ -67,7 +67,7 @@ def test_the_demo_draws_a_container_of_its_log_that_was_killed_and_resized(tmp_p
     assert shown.explained is not None
     assert shown.explained.at >= shown.kills[0]
     why = day_picture.why_lines(context, shown)
-    assert len(why) == day_picture.LINES
+    assert len(why) == day_picture._LINES
     assert shown.pod in why[0]
     assert why[-1].startswith("then:")
     path = day_picture.save(context, tmp_path)

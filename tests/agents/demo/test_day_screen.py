@@ -7,7 +7,7 @@ from rich.console import Console
 
 from agents.demo import event_narration
 from agents.demo.day_screen import ScreenFrame, bars, draw, plain
-from agents.demo.day_state import DayState, state_of
+from agents.demo.day_state import DayState
 from agents.demo.progress_display import ProgressDisplay
 from agents.demo.summary import hanging
 from schemas.decisions.pod_updates import EvictionPlanned
@@ -16,6 +16,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.units import Bytes, Cores
+from tests.agents.demo.test_day_state import state_of
 
 START = datetime(2026, 1, 5, 6, 30, tzinfo=UTC)
 CART = Workload("demo", "shop", "Deployment", "cart")

@@ -1,9 +1,10 @@
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.demo.day_state import DayState, state_of
+from agents.demo.day_state import DayState
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -21,6 +22,13 @@ START = datetime(2026, 6, 1, tzinfo=UTC)
 MIB = 1 << 20
 CART = Workload("demo", "shop", "Deployment", "cart")
 WEB = Workload("demo", "shop", "Deployment", "web")
+
+
+def state_of(events: Iterable[object]) -> DayState:
+    state = DayState()
+    for event in events:
+        state.apply(event)
+    return state
 
 
 def pod(workload: Workload, uid: str, cpu: float, mib: int, *, restarts: int = 0) -> PodChanged:

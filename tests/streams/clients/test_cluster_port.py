@@ -14,8 +14,8 @@ from streams.clients.kube.cluster_client import connect
 from streams.errors import GiveUp, TryAgain
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20

@@ -14,8 +14,9 @@ from streams.clients.cluster_port import Patch, Pod
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
-from streams.simulated.demo_shop import DEPLOYMENTS, NODES, demo_cluster
+from streams.simulated.demo_shop import DEPLOYMENTS, NODES
 from streams.simulated.load_shapes import Load, LoadMoment, Shape, leak
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20

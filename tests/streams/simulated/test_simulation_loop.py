@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from schemas.units import Seconds
 from streams.errors import LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
-from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -18,10 +18,10 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
+from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
