@@ -42,8 +42,8 @@ def newest_turn(
 ) -> tuple[State, int]:
     """The state after the last turn of the log, and that turn's number (below 0 if there was none). Raises LogUnavailable.
 
-    `worker`: the group whose checkpoints count. `say` receives a sentence on what the state lacks because the log no longer has it. Topics that the log never had, because an
-    older version wrote it, count as empty.
+    `worker`: the group whose checkpoints count. `say` receives a sentence on what the state lacks because the log no longer has
+    it. Topics that the log never had, because an older version wrote it, count as empty.
     """
     stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))
     start = _start(context, stage, partition, worker)
