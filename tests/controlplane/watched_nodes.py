@@ -13,6 +13,7 @@ from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
+from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
 from tests.controlplane.api_requests import wait_for
@@ -45,7 +46,8 @@ class WatchedNodes:
     def watching(self) -> Iterator[WatchThreads]:
         """The kube source at work, which has listed everything."""
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
-        threads = WatchThreads(api, self.context, SourceOptions(self.now, (), timedelta(seconds=1), nodes=True))
+        options = SourceOptions(self.now, (), timedelta(seconds=1), nodes=True, webhook=WebhookLease("kube-system", "none"))
+        threads = WatchThreads(api, self.context, options)
         thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
         thread.start()
         try:

@@ -36,13 +36,13 @@ def used(scene: KubeScene) -> list[str]:
     return [event.used["requests.cpu"] for event in told(scene) if isinstance(event, ResourceQuotaChanged)]
 
 
-def test_a_quota_is_told_to_the_updater_and_to_the_webhook_with_what_pods_count_for(scene: KubeScene) -> None:
+def test_a_quota_is_told_to_updater_scaler_and_webhook_with_what_pods_count_for(scene: KubeScene) -> None:
     selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
     scene.see("resourcequotas", quota("1", scopes=["NotBestEffort"], scopeSelector=selector))
     [fact] = told(scene)
     assert (fact.key, fact.hard, fact.used) == ("real/shop/ResourceQuota/compute", {"requests.cpu": "4"}, {"requests.cpu": "1"})
     assert fact.scopes == (QuotaScope("NotBestEffort"), QuotaScope("PriorityClass", "In", ("high",)))
-    assert told(scene, "quota-changes") == [fact]
+    assert told(scene, "quota-changes") == told(scene, "scheduling-changes") == [fact]
 
 
 def test_a_busy_quota_is_told_every_five_seconds_with_its_newest_use(scene: KubeScene) -> None:
