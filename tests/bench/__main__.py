@@ -18,6 +18,7 @@ from streams.broker import Broker, BrokerSettings
 from tests.bench import (
     backtest_costs,
     control_lookup,
+    five_workers,
     hostile_batches,
     hostile_nodes,
     hostile_tenant,
@@ -25,6 +26,7 @@ from tests.bench import (
     measure,
     node_reaction,
     node_scaling,
+    one_partition,
     policy_costs,
     reading_commands,
     replicas,
@@ -200,6 +202,7 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await site.close()
         if not profile and only is None:
             node_reaction.measure(partial(put, results), broker.bootstrap)
+            five_workers.measure(partial(put, results), broker.bootstrap)
             control_lookup.measure(partial(put, results), broker.bootstrap)
             reading_commands.measure(partial(put, results), broker.bootstrap)
             reading_commands.measure_demo(partial(put, results))
@@ -216,6 +219,7 @@ async def main(only: int | None, profile: str | None) -> Results:
         hostile_batches.measure(partial(put, results))
         hostile_nodes.measure(partial(put, results))
         updater_pass.measure(partial(put, results))
+        one_partition.measure(partial(put, results))
         policy_costs.backtests(partial(put, results))
     return results
 

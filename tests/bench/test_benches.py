@@ -11,6 +11,7 @@ from tests.bench import (
     machine,
     node_arrivals,
     node_scaling,
+    one_partition,
     policy_costs,
     received_usage,
     updater_pass,
@@ -66,6 +67,13 @@ def test_a_pass_of_the_updater(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Figures()
     updater_pass.measure(found.put)
     assert len(found.values) == 4
+
+
+def test_the_partition_that_carries_a_clusters_acts() -> None:
+    found = Figures()
+    one_partition.measure(found.put, 2_000)
+    assert len(found.values) == 5
+    assert min(found.values.values()) > 0
 
 
 @pytest.mark.parametrize(
