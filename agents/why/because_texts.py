@@ -218,6 +218,11 @@ def capping_policy(because: Because) -> str:
     return f"VPA '{vpa}'" if isinstance(vpa, str) else f"policy '{target}'" if isinstance(target, str) else ""
 
 
+def governing_vpa(because: Because) -> str:
+    """The VPA by which a pod is governed, as `namespace/name`; empty where it is a policy of ours."""
+    return str(_mapping(because.get("policy")).get("vpa") or "")
+
+
 def cap_words(because: Because) -> Mapping[str, tuple[str, ...]]:
     """The words for what caps each container, by which guard `capped` refused."""
     said = because.get("caps")

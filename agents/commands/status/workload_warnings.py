@@ -13,7 +13,7 @@ from agents.commands.recommend.target_caps import Refusals
 from agents.commands.status import newest_records
 from agents.commands.status.status_rows import StatusRow
 from agents.logic.updates.guard_records import STOPPING
-from agents.why import leak_texts
+from agents.why import because_texts, leak_texts
 from schemas import admission_pauses
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.pod_updates import UpdateRefused
@@ -102,9 +102,8 @@ def _held(refusals: Refusals) -> Iterator[StatusRow]:
 
 def _about(refused: UpdateRefused) -> tuple[_State, str]:
     """What the row of a loop of kills is about."""
-    policy = refused.because.get("policy")
-    vpa = policy.get("vpa") if isinstance(policy, dict) else None
-    return (_LIMITED_WORKLOAD, refused.workload.key) if vpa is None else (_LIMITED_VPA, str(vpa))
+    vpa = because_texts.governing_vpa(refused.because)
+    return (_LIMITED_VPA, vpa) if vpa else (_LIMITED_WORKLOAD, refused.workload.key)
 
 
 def _loop(limit: DecidedCondition | MemoryLimitFound, bound: UpdateRefused | None) -> str:
