@@ -4,7 +4,7 @@ The digest covers the record as its reader gets it, key, value and headers, so t
 is another plan. It does not cover the place: a worker that takes a turn again appends the same plans elsewhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from hashlib import blake2b
 
 from schemas import times
@@ -30,10 +30,10 @@ def digest(record: Record | NewRecord) -> str:
     return hashed.hexdigest()
 
 
-def attested(decisions: Iterable[NewRecord], *, task: TaskSource, turn: int, topics: Topics, codec: Codec) -> list[NewRecord]:
+def attested(decisions: Collection[NewRecord], *, task: TaskSource, turn: int, topics: Topics, codec: Codec) -> list[NewRecord]:
     """The records that vouch for the plans among the decisions of a turn, each for as many as an event may name."""
     digests: dict[int, list[str]] = {}
-    wires = {topics.wire(name) for name in PLAN_TOPICS}
+    wires = {topics.wire(name) for name in PLAN_TOPICS} if decisions else ()
     for record in decisions:
         if record.topic in wires and dict(record.headers)["ce_type"] in _TYPES:
             digests.setdefault(record.partition, []).append(digest(record))

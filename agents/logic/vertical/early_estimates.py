@@ -19,6 +19,7 @@ from agents.logic.vertical.recommended_amounts import Recommendation
 
 _FEW = 2
 """Quiet turns in a row after which containers are estimated early: where each other turn has usage, it would be in vain."""
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class _Window:
     def due(self, span: TurnSpan) -> DueEstimates:
         """The part that is due in a turn."""
         first, last = bisect_right(self.times, span.before), bisect_right(self.times, span.now)
+        if first == last:  # as in most turns of a small fleet
+            return DueEstimates(self.estimated.of, self.estimated.done, _NONE, _NONE)
         workloads = np.array(sorted(set(self.numbers[first:last].tolist())), np.int64)
         places = in_stretches(self.begins[workloads], self.begins[workloads + 1])
         return DueEstimates(self.estimated.of, self.estimated.done, workloads, places)

@@ -81,7 +81,7 @@ class PolicyFeed:
         """Show what was taken in since the last call. The index of containers knows their aggregates now."""
         kills, moments = self._kills, self._moments
         self._kills, self._moments, self.fault = [], [], ""
-        if self.idle:
+        if not (kills or moments) or self.idle:
             return
         if kills:
             self._show_kills(kills)

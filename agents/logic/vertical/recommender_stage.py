@@ -243,8 +243,9 @@ class Recommender(PartedState):
 
     def _ingest_scrapes(self, turn: Turn, last: LastTurn) -> LastTurn:
         """Fold usage."""
-        idle = self.feed.idle
-        for recorded in turn.of("pod-metrics"):
+        scrapes = turn.of("pod-metrics")
+        idle = not scrapes or self.feed.idle
+        for recorded in scrapes:
             event, place = recorded.event, recorded.place
             if isinstance(event, MetricsScraped):
                 self.usage.scrape(event, event.at.timestamp(), offset=place.offset)
