@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agents.demo.demo_settings import START
 from schemas.decisions.vpa_conditions import ConditionStatus
 from schemas.names import Amounts
+from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
 from schemas.units import Bytes, Cores
 from streams.simulated.load_shapes import MIB, Load, LoadMoment, jvm
@@ -131,6 +132,18 @@ def test_where_nothing_is_recommended_or_applied_the_condition_says_so(
 def test_without_a_vpa_an_event_says_so(mode: UpdateMode, policies: tuple[ContainerPolicy, ...], word: str) -> None:
     world = OomWorld(2, (template("app", 3000, 0.0, 350, 700),), mode, policies).play()
     assert world.bound == word
+
+
+@pytest.mark.parametrize("kind", [LimitType.CONTAINER, LimitType.POD])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_loop_that_a_limit_range_keeps_going_names_it_and_what_to_change(mode: UpdateMode, kind: LimitType) -> None:
+    limits = (Limit(kind, most=Amounts(None, Bytes(1200 * MIB))),)
+    world = OomWorld(4, (template("app", 2000, 0, 600, 700),), mode, limits=limits, hours=1.0).play()
+    said = {each.reason for each in world.refusals if each.guard == "oom-bound"}
+    assert said
+    for reason in said:
+        assert "a LimitRange o" in reason, reason
+        assert reason.endswith(("raise the LimitRange's max", "change the LimitRange of type Pod")), reason
 
 
 @pytest.mark.parametrize("vpa", [True, False])

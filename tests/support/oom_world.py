@@ -29,6 +29,7 @@ from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef, VpaChanged
@@ -80,8 +81,6 @@ def growing_again(need: int, later: int, after: timedelta) -> Shape:
 
     return shape
 
-    return shape
-
 
 @dataclass
 class OomWorld:
@@ -91,6 +90,8 @@ class OomWorld:
     containers: tuple[ContainerTemplate, ...]
     mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     policies: tuple[ContainerPolicy, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    """Of a LimitRange in the namespace."""
     hours: float = 3.0
     budget: float = 0.5
     settings: dict[str, Any] = field(default_factory=dict)
@@ -107,6 +108,7 @@ class OomWorld:
         OperatorLog(context).publish(
             ControlChanged(START, "demo", Mode.APPLY, reason="a test", budget=Fraction(self.budget)),
             self._policy(),
+            *((LimitRangeChanged(START, "demo", "shop", "bounds", self.limits),) if self.limits else ()),
         )
         nodes = tuple(SimulatedNode(f"node-{n}", Cores(16.0), Bytes(32 * GIB)) for n in range(4))
         deployment = SimulatedDeployment("shop", "api", self.replicas, self.containers)

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues
-from schemas.units import Bytes
+from schemas.units import Bytes, bytes_text
+
+CAPPED = "RecommendationCapped"
+"""The reason where something else than the policy cut a recommendation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,11 @@ def memory_bound(advised: ContainerRecommendation | None, policy: ContainerPolic
         return MemoryBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
     most, uncapped = policy.max_allowed.memory, advised.uncapped.memory
     if most is not None and target >= most:
-        return MemoryBound("MaxAllowed", f"its policy allows {most:,} bytes at most")
+        return MemoryBound("MaxAllowed", f"its policy allows {bytes_text(most)} at most")
     if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
-        return MemoryBound("StaticLimit", f"its limit of {limit:,} bytes stays, because its policy controls requests alone")
+        return MemoryBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
     if uncapped is not None and uncapped > target:
         return MemoryBound(
-            "RecommendationCapped", f"more is recommended, and a LimitRange, a node or a maximum cuts that to {target:,} bytes"
+            CAPPED, f"more is recommended, and a LimitRange, a node or a maximum cuts that to {bytes_text(target)}"
         )
-    return MemoryBound("RecommendationReached", f"no more than {target:,} bytes are recommended")
+    return MemoryBound("RecommendationReached", f"no more than {bytes_text(target)} are recommended")

@@ -183,7 +183,7 @@ def _bound(situation: PodSituation) -> str:
     killed = _recently_killed(situation)
     if killed:
         acted = None if situation.history.acted is None else times.from_ms(situation.history.acted)
-        bound = oom_loops.bound(killed, situation.advice, situation.policy, _counts(situation), acted)
+        bound = oom_loops.bound(situation.pod.fact, killed, situation.advice, situation.policy, _counts(situation), acted=acted)
         if bound:
             return bound
     return oom_loops.bound_of_init(situation.pod.fact, situation.at, timedelta(seconds=situation.settings.quick_oom))

@@ -5,14 +5,18 @@ within a minute of each start, and of ten pods each may be killed at another tim
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.resources.memory_bound import OF_INIT_CONTAINERS, memory_bound
+from agents.logic.resources.memory_bound import CAPPED, OF_INIT_CONTAINERS, memory_bound
+from agents.logic.resources.resource_lists import MEMORY
+from agents.logic.updates import cap_sentences
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
-from schemas.policies.vertical import ContainerMode, ContainerPolicy
+from schemas.names import Amounts
+from schemas.policies.vertical import ContainerMode
 
 LEAST_RESTARTS = 2
 """Restarts from which on kills are a loop of which a bound is told; one kill may be an accident."""
@@ -55,8 +59,14 @@ def short(seen: ContainerSeen, advice: PodAdvice) -> bool:
     return seen.requests.memory is None or wanted.memory > seen.requests.memory
 
 
-def bound(
-    killed: Iterable[ContainerSeen], advice: PodAdvice, policy: PolicyRecord, counts: CountingContainers, acted: datetime | None
+def bound(  # noqa: PLR0913  # what a loop of kills is judged by
+    pod: PodChanged,
+    killed: Iterable[ContainerSeen],
+    advice: PodAdvice,
+    policy: PolicyRecord,
+    counts: CountingContainers,
+    *,
+    acted: datetime | None,
 ) -> str:
     """What keeps a container that is killed again and again from getting more, as a sentence; empty where nothing does.
 
@@ -69,7 +79,10 @@ def bound(
             continue
         if acted is not None and (run.started or run.ended) - acted < ANSWERED:
             continue
-        reason = _bound(seen, advice, bounds(policy, seen.name), counts)
+        if bounds(policy, seen.name).mode is not ContainerMode.OFF and not counts(seen.name):
+            reason = "it was added to the pod after admission had seen it"
+        else:
+            reason = _bound(seen, advice, policy, pod.pod.namespace)
         return f"{unhelped(seen.name)}: {reason}"
     return ""
 
@@ -98,9 +111,14 @@ def _killed_run(seen: ContainerSeen) -> ContainerRun | None:
     return run if run is not None and run.killed_for_memory else None
 
 
-def _bound(seen: ContainerSeen, advice: PodAdvice, policy: ContainerPolicy, counts: CountingContainers) -> str:
-    """The bound that holds, the nearest one first."""
-    if policy.mode is not ContainerMode.OFF and not counts(seen.name):
-        return "it was added to the pod after admission had seen it"
+def _bound(seen: ContainerSeen, advice: PodAdvice, policy: PolicyRecord, namespace: str) -> str:
+    """The bound that holds, the nearest one first. Of one that cut a target it is said what to change."""
     advised = next((container for container in advice.recommended.containers if container.container == seen.name), None)
-    return memory_bound(advised, policy, seen.limits.memory).clause
+    found = memory_bound(advised, bounds(policy, seen.name), seen.limits.memory)
+    if advised is None or found.reason != CAPPED:
+        return found.clause
+    steps = tuple(step for step in advice.caps.get(seen.name, ()) if step.resource == MEMORY)
+    if steps:
+        return cap_sentences.of_caps({seen.name: steps}, policy, namespace)
+    memory = replace(advised, uncapped=Amounts(None, advised.uncapped.memory))
+    return "; ".join(cap_sentences.of_bounds([memory], policy)) or found.clause
