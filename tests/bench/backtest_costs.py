@@ -1,6 +1,6 @@
 """What `ullage backtest` takes of the machine: for a large recorded trace, and for fleets that are made up.
 
-`python -m tests.bench.recorded` measures all; `--days 14` makes up the whole fortnight of the goal instead of one day of it, and
+`python -m tests.bench.backtest_costs` measures all; `--days 14` makes up the fortnight of the goal instead of one day of it, and
 `--only fleet` leaves the others out. Each line ends with its goal; the first says how busy the machine is.
 """
 

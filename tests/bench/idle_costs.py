@@ -1,4 +1,4 @@
-"""`python -m tests.bench.resting after=. before=../before`: a clock and a worker at rest, of several checkouts, on one Kafka.
+"""`python -m tests.bench.idle_costs after=. before=../before`: a clock and a worker at rest, of several checkouts, on one Kafka.
 
 Each checkout has an environment of its own in `.venv` and topics of its own, and they take turns on a Kafka that serves nobody
 else meanwhile: first with nothing to watch, then with a VPA for each workload of a fleet and a scrape of it each minute. For each

@@ -1,6 +1,6 @@
 """What stands before the AWS double and may be killed: connections break in the middle, and the account goes on without it.
 
-python -m tests.torture.aws_front '{"port": 4000, "to": 4001}'
+python -m tests.torture.aws_proxy '{"port": 4000, "to": 4001}'
 """
 
 import asyncio

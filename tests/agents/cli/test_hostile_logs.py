@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents import cli
-from tests.support import kept_day
+from tests.support import demo_hour_log
 
 pytestmark = pytest.mark.slow
 Json = Any
@@ -67,7 +67,7 @@ TAKEN = {"records that were appended beyond all time": (1 << 63) - 1}
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("kept")
-    return kept_day.keep(folder, hours=0.4).read_text(encoding="utf-8").splitlines()
+    return demo_hour_log.keep(folder, hours=0.4).read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
