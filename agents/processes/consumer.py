@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependency_probes
 from agents.processes.consumer_autoscalers import autoscalers
-from agents.processes.consumer_expander import expander
+from agents.processes.consumer_expander import expander, server
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.process_lease import holder_lease
@@ -22,7 +22,7 @@ from agents.processes.source_asg import connect_aws
 from agents.run import rules_in_log
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
-from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
+from agents.telemetry import ConsumerMetrics, DependencyMonitor, MetricsApiMetrics, WebhookMetrics
 from agents.terminal.output import note
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Seconds
@@ -175,7 +175,9 @@ class ConsumerDied(UllageError):
 
 def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
-    aws = dependency_probes.aws(settings) if "asg" in names else None  # refuses settings before anything is waited for
+    if "expander" in names:
+        server(settings)  # refuses settings before anything is waited for, as the next line does
+    aws = dependency_probes.aws(settings) if "asg" in names else None
     stop = threading.Event()
     topics = log_factory.topics(settings)
     ready = _Readiness()
@@ -194,10 +196,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         source_reports.require_cluster(first, settings.cluster.name)
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
-        if of_cluster(names):
-            telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
-        if "evictor" in names and settings.evictor.needs_webhook:
-            telemetry.dependencies.watch(dependency_probes.WEBHOOK, admission(settings), server=False)
+        _watch_cluster(telemetry.dependencies, names, settings)
         if aws is not None:
             telemetry.dependencies.watch(dependency_probes.AWS, aws)
             telemetry.dependencies.watch(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
@@ -217,6 +216,14 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             pause(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())
         raise ConsumerDied(f"the {dead} ended by itself; the lines above say why")
+
+
+def _watch_cluster(dependencies: DependencyMonitor, names: Sequence[str], settings: Settings) -> None:
+    """Look at the API server, and at the webhook where pods are evicted, as far as these consumers need them."""
+    if of_cluster(names):
+        dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
+    if "evictor" in names and settings.evictor.needs_webhook:
+        dependencies.watch(dependency_probes.WEBHOOK, admission(settings), server=False)
 
 
 def _made(name: str, opened: Callable[[], LogContext], settings: Settings, registry: CollectorRegistry) -> Consumer:
