@@ -14,6 +14,7 @@ class ReplicaControllerChanged:
     ReplicaSet. `refusal`: what was answered when it last tried to make a pod and could not, such as a quota that is used up;
     empty while it can, and always in the copy for node scaling. `template` is the shape of a DaemonSet's pods as the object has
     it, so that nodes are known to run them before any of them exists; of others, and in other copies, it is absent.
+    `last_failure`: why a Job would fail if one more of its pods were evicted; empty where it would not, and in other copies.
     """
 
     at: datetime
@@ -25,6 +26,7 @@ class ReplicaControllerChanged:
     owner: ControllingOwner | None = None
     refusal: str = ""
     template: PodShapeSeen | None = None
+    last_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class ConfiguredReplicas:
     replicas: int | None
     refusal: str = ""
     workload: str = ""
+    last_failure: str = ""
+    """Why a Job would fail if one more of its pods were evicted; empty where it would not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ def _wanted(event: ReplicaControllerChanged) -> ConfiguredReplicas:
     owner, workload = event.owner, f"{event.kind}/{event.name}"
     if owner is not None and owner.kind in ("Deployment", "CronJob"):
         workload = f"{owner.kind}/{owner.name}"
-    return ConfiguredReplicas(event.replicas, event.refusal, f"{event.cluster}/{event.namespace}/{workload}")
+    return ConfiguredReplicas(event.replicas, event.refusal, f"{event.cluster}/{event.namespace}/{workload}", event.last_failure)
 
 
 def _controller(event: ReplicaControllerChanged | ReplicaControllerRemoved) -> str:

@@ -118,6 +118,9 @@ def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     refused = next((counts for counts in groups if counts.wanted is not None and counts.wanted.refusal), None)
     if refused is not None and refused.wanted is not None:
         return f"{disruption_guards.owner_of(refused)} cannot make new pods: {refused.wanted.refusal}"
+    own = cluster.groups.get(candidate.situation.pod.fact.controller)
+    if own is not None and own.wanted is not None and own.wanted.last_failure:
+        return f"{disruption_guards.owner_of(own)} would fail: {own.wanted.last_failure}"
     if cluster.short is None or cluster.evicted is None or _is_lost(candidate, groups):
         return None
     seconds = (cluster.now - cluster.short) / 1000

@@ -161,14 +161,36 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_expressions: list[LabelExpression] | None = None
 
 
-class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
-    """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job. A Job has parallelism and completions."""
+class PodCondition(msgspec.Struct, frozen=True, gc=False):
+    """A condition of a failed pod that a rule of a Job's podFailurePolicy is about."""
+
+    type: str = ""
+
+
+class PodFailureRule(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What a Job does with a failed pod that has one of these conditions: Ignore, Count, FailIndex or FailJob."""
+
+    action: str = ""
+    on_pod_conditions: list[PodCondition] = []
+
+
+class PodFailurePolicy(msgspec.Struct, frozen=True, gc=False):
+    """The rules of a Job for failed pods, of which the first that matches counts."""
+
+    rules: list[PodFailureRule] = []
+
+
+class ControllerSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job. Only a Job has parallelism and what follows it."""
 
     selector: LabelSelector | None = None
     replicas: int | None = None
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool = False
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
 
 
 class ControllerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -179,6 +201,7 @@ class ControllerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     current_number_scheduled: int = 0
     active: int = 0
     succeeded: int = 0
+    failed: int = 0
     conditions: list[StatusCondition] = []
 
 

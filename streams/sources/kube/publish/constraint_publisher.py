@@ -119,7 +119,7 @@ class UpdateConstraintPublisher:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         if fact is not None and kind == "Job" and isinstance(found, ControllerObject):
             wanted = failed_creations.pods_of_job(found)
-            fact = replace(fact, replicas=wanted) if wanted else None
+            fact = replace(fact, replicas=wanted, last_failure=failed_creations.last_failure(found)) if wanted else None
         if fact is not None:
             fact = replace(fact, refusal=self._failed.refusal(kind, found))
         self._controllers.put(f"{found.metadata.namespace}/{kind}/{found.metadata.name}", fact)

@@ -70,6 +70,34 @@ def pods_of_job(controller: ControllerObject) -> int:
     return max(0, min(parallel, controller.spec.completions - controller.status.succeeded))
 
 
+_DEFAULT_BACKOFF_LIMIT = 6
+"""SetDefaults_Job in Kubernetes, pkg/apis/batch/v1/defaults.go; without a limit for each index."""
+
+
+def last_failure(controller: ControllerObject) -> str:
+    """Why a Job would fail with one more pod that is evicted, as a clause; empty while it would make another one.
+
+    An evicted pod counts as failed, unless the first rule that matches its condition DisruptionTarget ignores it. Source:
+    exceedsBackoffLimit and matchPodFailurePolicy in Kubernetes, pkg/controller/job.
+    """
+    spec = controller.spec
+    rules = () if spec.pod_failure_policy is None else spec.pod_failure_policy.rules
+    evicted = (rule.action for rule in rules if any(each.type == "DisruptionTarget" for each in rule.on_pod_conditions))
+    action = next(evicted, "Count")
+    if action == "Ignore":
+        return ""
+    if action in ("FailJob", "FailIndex"):
+        return f"its podFailurePolicy has the action {action} for a pod that is evicted"
+    if spec.backoff_limit_per_index == 0:
+        return "an evicted pod counts as failed, and its backoffLimitPerIndex is 0"
+    limit = spec.backoff_limit
+    if limit is None and spec.backoff_limit_per_index is None:
+        limit = _DEFAULT_BACKOFF_LIMIT
+    if limit is None or controller.status.failed < limit:
+        return ""
+    return f"an evicted pod counts as failed, {controller.status.failed} have failed, and its backoffLimit is {limit}"
+
+
 def _is_short(kind: str, controller: ControllerObject) -> bool:
     match kind:
         case "DaemonSet":

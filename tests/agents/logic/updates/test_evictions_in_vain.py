@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodDeleted, PodPhase
+from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
@@ -136,6 +137,28 @@ def test_a_loop_of_an_init_container_is_said_of_a_pod_within_its_bounds(mode: Up
     assert (refused.guard, refused.pods) == ("oom-bound", 3)
     assert "container 'up' is OOM-killed again and again and gets no more memory: it is an init container" in refused.reason
     assert look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=quiet) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile"), [(UpdateMode.RECREATE, "ullage"), (UpdateMode.RECREATE, "upstream"), (UpdateMode.IN_PLACE, "ullage")]
+)
+def test_a_job_that_an_eviction_would_fail_keeps_its_pods_and_they_are_still_resized(mode: UpdateMode, profile: str) -> None:
+    job = replace(API, kind="Job", name="load")
+    stage = open_stage(
+        *(pod(name, START, workload=job, controller="Job/load") for name in "abc"), mode=mode, profile=profile, warm_up=0.0
+    )
+    why = "an evicted pod counts as failed, 0 have failed, and its backoffLimit is 0"
+    wanted = ReplicaControllerChanged(when(LATER), "demo", "web", "Job", "load", 3, last_failure=why)
+    decided = look(
+        stage, LATER, pod_changes_by_cluster=[wanted], recommendations_by_cluster=[replace(recommend(LATER), workload=job)]
+    )
+    if mode is UpdateMode.IN_PLACE:
+        assert any(isinstance(each, ResizePlanned) for each in decided)
+    elif profile == "upstream":
+        assert any(isinstance(each, EvictionPlanned) for each in decided)
+    else:
+        [refused] = decided
+        assert (refused.guard, refused.reason) == ("successor", f"Job 'load' would fail: {why}")
 
 
 def test_one_kill_is_no_loop() -> None:

@@ -249,6 +249,30 @@ def test_why_other_controllers_cannot_is_told_from_their_events_while_pods_are_m
     assert refusals(scene) == ["", f"{QUOTA} 0", ""]
 
 
+IGNORED, FATAL = (
+    {"podFailurePolicy": {"rules": [{"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}}
+    for action in ("Ignore", "FailJob")
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "why"),
+    [
+        ({}, 5, ""),
+        ({}, 6, "an evicted pod counts as failed, 6 have failed, and its backoffLimit is 6"),
+        ({"backoffLimit": 0}, 0, "an evicted pod counts as failed, 0 have failed, and its backoffLimit is 0"),
+        ({"backoffLimit": 0, **IGNORED}, 0, ""),
+        ({"backoffLimit": 9, **FATAL}, 0, "its podFailurePolicy has the action FailJob for a pod that is evicted"),
+        ({"backoffLimitPerIndex": 1}, 40, ""),
+        ({"backoffLimitPerIndex": 0}, 0, "an evicted pod counts as failed, and its backoffLimitPerIndex is 0"),
+    ],
+)
+def test_a_job_says_why_one_more_evicted_pod_would_be_its_last(scene: KubeScene, spec: Any, failed: int, why: str) -> None:
+    body = {"metadata": {"name": "load", "namespace": "shop"}, "spec": {"parallelism": 2, **spec}, "status": {"failed": failed}}
+    scene.see("jobs", msgspec.convert(body, ControllerObject))
+    assert [getattr(each, "last_failure", None) for each in told(scene)] == [why]
+
+
 def test_a_job_wants_the_pods_that_it_still_has_to_run_at_one_time(scene: KubeScene) -> None:
     def job(parallelism: int, completions: int | None, succeeded: int, **spec: Any) -> ControllerObject:
         spec = {"parallelism": parallelism, **({} if completions is None else {"completions": completions}), **spec}
