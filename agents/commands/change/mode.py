@@ -88,8 +88,8 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
         note(f"its schedules ({len(last.schedules)}) are in force no more")
     if last.through:
         note(f"a source that is at work undoes this within a minute: {_elsewhere(last, mode=None, budget=None, paused=True)}")
-    if mode is Mode.APPLY:
-        note("mode apply is alpha; docs/incidents-tried.md lists what it was tried against, and what is left")
+    if Mode.APPLY in (mode, *(schedule.mode for schedule in schedules)):
+        note("mode apply is experimental (alpha); docs/incidents-tried.md lists what it was tried against, and what is left")
 
 
 def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None, paused: bool | None) -> str:

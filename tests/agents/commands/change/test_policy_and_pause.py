@@ -442,6 +442,14 @@ def test_a_schedule_that_makes_no_sense_is_refused_and_changes_nothing(
     assert desk.control() is None
 
 
+@pytest.mark.parametrize("words", [("apply",), ("plan", "--schedule", "0 9 * * 1-5 for 8h: mode apply")])
+def test_who_lets_pods_be_changed_now_or_at_some_time_reads_that_it_is_experimental(
+    desk: Desk, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert desk.run("mode", *words) == 0
+    assert "mode apply is experimental" in capsys.readouterr().err
+
+
 def test_a_pause_by_schedule_is_named_by_resume_and_by_what_a_command_prints(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
