@@ -85,8 +85,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     instance_of = {name: one for name, one in claims.items() if name not in shared}
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
     facts = _counted(groups, instances)
-    ours = settings.profile != ScalerProfile.UPSTREAM  # upstream remembers no node that is gone
-    learned = {fact.group: state.patterns.get(prefix + fact.group) if ours else None for fact in facts}
+    learned = {fact.group: state.patterns.get(prefix + fact.group) for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook.begun(state, cluster, settings, now, devices)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]

@@ -129,9 +129,12 @@ def test_growth_that_did_not_help_is_not_repeated_and_what_was_missing_is_said(
     assert sentence in said(run)
 
 
-def test_a_node_that_only_its_static_pod_uses_goes_once_and_no_further_one_comes_for_pods_that_fit_beside_none() -> None:
-    fact = group(desired=1)
-    run = ScalerRun(fact, shape(cpu=3500), *joined("n1"), STATIC, pod("own-n1", "static", node="n1"), settings=QUICK)
+@pytest.mark.parametrize("profile", ["ullage", "upstream"])
+def test_a_node_that_only_its_static_pod_uses_goes_once_and_no_further_one_comes_for_pods_that_fit_beside_none(
+    profile: str,
+) -> None:
+    fact, settings = group(desired=1), {**QUICK, "profile": profile}
+    run = ScalerRun(fact, shape(cpu=3500), *joined("n1"), STATIC, pod("own-n1", "static", node="n1"), settings=settings)
     run.step(pod("w0"), pod("w1"))
     assert grown(run, fact, 300, pods=[STATIC, pod("s", "static", node="n")]) == []
     assert run.removed == ["n1"]
