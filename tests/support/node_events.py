@@ -117,6 +117,7 @@ EXAMPLES: tuple[Event, ...] = (
         ControllingOwner("Deployment", "cart", "apps/v1"),
         "exceeded quota: q",
         PodShapeSeen(AT, "prod", "b2c4", "shop", {"cpu": 100}),
+        "its backoffLimit of 0 allows no failed pod",
     ),
     ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
     ExpanderPrioritiesSeen(

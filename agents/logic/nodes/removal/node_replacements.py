@@ -66,7 +66,7 @@ class Replacements:
 class GroupOffer:
     """How a new node of a group would look, and how many of its nodes may go.
 
-    `idle`: its ready and empty nodes; `grows`: it may grow now; `coming`: a node of it is on its way.
+    `idle`: its ready and empty nodes that no cordon closes; `grows`: it may grow now; `coming`: a node of it is on its way.
     """
 
     template: GroupTemplate | None
@@ -79,7 +79,7 @@ class GroupOffer:
 def offer(group: GroupRow, nodes: Sequence[NodeRow], *, grows: bool = True, coming: bool = False) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
     ready = [node for node in nodes if node.ready and node.deleting is None and node.group == group.name]
-    idle = [one.row for one in ready if not any(recreated(pod) for pod in one.pods)]
+    idle = [one.row for one in ready if not one.node.unschedulable and not any(recreated(pod) for pod in one.pods)]
     spare = min(group.target - group.deleting, len(ready)) - group.least
     return GroupOffer(group.template, spare, idle, grows=grows and group.template is not None, coming=coming)
 

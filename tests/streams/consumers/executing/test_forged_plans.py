@@ -21,6 +21,7 @@ from streams.consumers.executing import plan_evidence
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.plan_evidence import PATIENCE
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.expander_consumer import expander_consumer
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -200,6 +201,7 @@ def test_every_decision_that_a_consumer_carries_out_is_attested_to() -> None:
         resizer(context, Any),
         scaler(context, Any),
         asg_consumer(context, NodeWorld(Any, Any, Any, lambda: datetime.now(UTC))),
+        expander_consumer(context, Any),
     )
     handled = {handler.decision for consumer in consumers for handler in consumer._handlers.values()}
     assert handled == set(PLANS)
