@@ -61,7 +61,7 @@ class StretchDecisions:
     refused: Counter[str] = field(default_factory=Counter)
     targets: dict[ContainerKey, tuple[float, float]] = field(default_factory=dict)
     over: set[ContainerKey] = field(default_factory=set)
-    others: Counter[str] = field(default_factory=Counter)
+    others: Counter[type[Event]] = field(default_factory=Counter)
     """Decisions about nodes and replicas, by kind."""
     _planned: Counter[tuple[str, Action]] = field(default_factory=Counter)
     _copied: set[str] = field(default_factory=set)
@@ -104,7 +104,7 @@ class StretchDecisions:
                 self.refused[event.guard] += 1
             case NodeRemovalPlanned() | ScaleUpPlanned() | ReplicasPlanned() if event.id not in self._copied:
                 self._copied.add(event.id)
-                self.others[type(event).__name__] += 1
+                self.others[type(event)] += 1
             case _:
                 pass
 

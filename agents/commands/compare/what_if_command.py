@@ -20,6 +20,8 @@ from agents.terminal import output_table
 from agents.terminal.output import note
 from agents.terminal.output_table import TextForm
 from agents.why import event_descriptions
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.outcomes import Action
 from schemas.policies.rules import RuleValue
 from schemas.times import rfc3339
@@ -35,6 +37,11 @@ _GUARD = "guard."
 _BUDGET = ("updates.budget", "updates.max_concurrent", "updates.maxConcurrent")
 _SHOWN = 20
 _NOUN = {Action.EVICT: "evictions", Action.RESIZE: "resizes"}
+_OTHERS = {
+    NodeRemovalPlanned: "removals of nodes",
+    ScaleUpPlanned: "growths of node groups",
+    ReplicasPlanned: "changes of replicas",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +133,8 @@ def rows(found: WhatIf) -> dict[str, tuple[int, int]]:
     """What both sides decided, by what it is."""
     one, two = found.recorded, found.other
     counts = {f"{noun} planned": (_planned(one, action), _planned(two, action)) for action, noun in _NOUN.items()}
-    for kind in sorted(one.others.keys() | two.others.keys()):
-        counts[kind] = (one.others[kind], two.others[kind])
+    for kind in (kind for kind in _OTHERS if kind in one.others or kind in two.others):
+        counts[f"{_OTHERS[kind]} planned"] = (one.others[kind], two.others[kind])
     for guard in sorted(one.refused.keys() | two.refused.keys()):
         counts[f"refused by '{guard}'"] = (one.refused[guard], two.refused[guard])
     counts["containers whose memory went over the recommendation"] = (len(one.over), len(two.over))

@@ -22,9 +22,9 @@ from tests.support import random_scenarios
 _WORDS: dict[type[Any], str] = {
     EvictionPlanned: "evictions planned",
     ResizePlanned: "resizes planned",
-    NodeRemovalPlanned: "NodeRemovalPlanned",
-    ScaleUpPlanned: "ScaleUpPlanned",
-    ReplicasPlanned: "ReplicasPlanned",
+    NodeRemovalPlanned: "removals of nodes planned",
+    ScaleUpPlanned: "growths of node groups planned",
+    ReplicasPlanned: "changes of replicas planned",
 }
 
 

@@ -35,9 +35,9 @@ PlanKey = tuple[str, str, int]
 STAGES = {"updates": "updater", "vertical": "recommender", "nodes": "scaler"}
 PLANS = {"eviction-planned": "evict", "resize-planned": "resize"}
 OTHERS = {
-    "node-removal-planned": "NodeRemovalPlanned",
-    "scale-up-planned": "ScaleUpPlanned",
-    "replicas-planned": "ReplicasPlanned",
+    "node-removal-planned": "removals of nodes planned",
+    "scale-up-planned": "growths of node groups planned",
+    "replicas-planned": "changes of replicas planned",
 }
 
 
