@@ -8,6 +8,7 @@ if it has a scale, and the scale says who owns it.
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ from streams.clients.kube.controllers import ControllerKey, key_of, owner_of
 from streams.clients.kube.pod_objects import OwnerReference
 from streams.clients.kube.scales import ScaleClient
 from streams.errors import GiveUp
+
+T = TypeVar("T")
 
 _PLACES = {
     "Deployment": ("/apis/apps/v1", "deployments"),
@@ -83,9 +86,15 @@ class ControllerChain:
         return top
 
     def coming(self, owner: ControllerKey) -> int | None:
-        """How many pods a controller wants beyond those that it has; None for a kind that does not say."""
+        """How many pods a controller wants beyond those that it has; None for a kind that does not say.
+
+        Of a kind that was installed its scale says it, which counts the pods that its selector names.
+        """
         key = key_of(owner.namespace, owner.api_version, owner.kind, owner.name)
-        if not key.well_known or key.kind not in _COUNTING:
+        if not key.well_known:
+            scale = self._scale(key, self._scales.find)
+            return None if scale is None else scale.replicas - scale.there
+        if key.kind not in _COUNTING:
             return None
         start, plural = _PLACES[key.kind]
         found = self._api.find(
@@ -103,7 +112,8 @@ class ControllerChain:
     def _owners(self, key: ControllerKey) -> list[OwnerReference] | None:
         """Who owns a controller; None for an object that does not count as one."""
         if not key.well_known:
-            return self._owners_of_scale(key)
+            scale = self._scale(key, self._scales.look_up)
+            return None if scale is None else list(scale.owners)
         start, plural = _PLACES[key.kind]
         path = api_paths.scoped(start, key.namespace, plural, key.name)
         found = self._api.find(ApiRequest(path, "reading", str(key)), _Owned)
@@ -111,11 +121,10 @@ class ControllerChain:
             raise GiveUp(doing="reading", to=str(key), answer="it was not found")
         return found.metadata.owner_references
 
-    def _owners_of_scale(self, key: ControllerKey) -> list[OwnerReference] | None:
-        """One at a time: kinds that were installed are rare."""
+    def _scale(self, key: ControllerKey, ask: Callable[[ControllerKey], T]) -> T:
+        """What `ask` says of a scale; one at a time, because kinds that were installed are rare."""
         with self._lock:
             if self._clock() - self._forgotten >= _FORGET:
                 self._scales.forget_kinds()
                 self._forgotten = self._clock()
-            scale = self._scales.look_up(key)
-        return None if scale is None else list(scale.owners)
+            return ask(key)

@@ -102,3 +102,12 @@ def test_installed_kinds_are_looked_up_anew_after_a_while() -> None:
         now[0] = at
         assert chain.topmost(key) == key
         assert server.asked.count(CUSTOM) == looked_up
+
+
+def test_a_custom_owner_says_by_its_scale_how_many_pods_are_still_to_come() -> None:
+    server = Server(
+        {**KINDS, f"{CUSTOM}/namespaces/shop/shops/mine/scale": {**owned(), "spec": {"replicas": 5}, "status": {"replicas": 3}}}
+    )
+    chain = ControllerChain(server)  # type: ignore[arg-type]  # as above
+    assert chain.coming(ControllerKey("shop", "Shop", "mine", "example.com/v1")) == 2
+    assert chain.coming(ControllerKey("shop", "Shop", "none", "example.com/v1")) is None
