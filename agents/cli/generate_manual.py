@@ -17,13 +17,15 @@ _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """Matches the `-m` part of usage lines, which repeat how Python was started."""
 _SETTINGS = re.compile(r"\*\*Settings\*\*:\n\n((?:\* .*\n)+)")
 """Matches the flags that nearly every command has."""
+_FLAG_LINK = re.compile(r"\(#ullage-(?=install-completion\))")
+"""Matches the links to a command that is spelled as a flag; its heading has the two hyphens of the flag, too."""
 _ONCE = "**Settings**: as [every command has them](#flags-of-settings).\n"
 _NOTE = "<!-- made by `make docs`; do not edit -->"
 
 
 def manual() -> str:
     """The whole text of docs/cli.md."""
-    commands, flags = _once(_MODULE.sub(r"\1", app.generate_docs()).rstrip() + "\n")
+    commands, flags = _once(_FLAG_LINK.sub("(#ullage---", _MODULE.sub(r"\1", app.generate_docs())).rstrip() + "\n")
     ends = ["## How it ends", "", *_paragraphs(story)]
     settings = ["## Settings", "", *_paragraphs(order), *_table(), ""]
     return "\n".join([_NOTE, commands, "## Flags of settings", "", flags, *ends, *settings])
