@@ -32,6 +32,8 @@ _STOP_WAIT = 3.0
 _PORTS = range(20_000, 32_000)
 _WORKERS = 12
 """Processes of pytest that may choose among different ports."""
+_LEFT = list[int]()
+"""Ports that this process of a test run has not given out since it had given out all."""
 _numbers = itertools.count(1)
 
 
@@ -187,14 +189,19 @@ def _sweep() -> None:
 def free_ports(count: int) -> list[int]:
     """Different ports that nobody listens on, and that the kernel gives to no connection: ours stays ours over a restart.
 
-    Each process of a test run has its own to choose from, because it takes seconds until one is listened on.
+    Each process of a test run has its own to choose from, and one comes again only after all others, because it takes seconds
+    until it is listened on.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ours, found = _PORTS[worker % _WORKERS :: _WORKERS], list[int]()
-    for port in random.sample(ours, len(ours)):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((HOST, port))
-            found.append(port)
+    for _ in range(2):
+        while _LEFT and len(found) < count:
+            port = _LEFT.pop()
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind((HOST, port))
+                found.append(port)
         if len(found) == count:
             return found
+        _LEFT.extend(set(ours).difference(found))
+        random.shuffle(_LEFT)
     raise PlaneError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
