@@ -20,8 +20,8 @@ from tests.support.commands import Commands
 
 __all__ = ["aws_server", "home", "kafka"]
 
-PARTS = tuple(part for part in get_args(PartName) if part != "source-load")
-"""All of them, but for the one that wants a Prometheus."""
+PARTS = tuple(part for part in get_args(PartName) if part not in {"source-load", "consumer-expander"})
+"""All of them, but for those that want a Prometheus, and an external expander."""
 
 
 @pytest.fixture
