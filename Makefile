@@ -59,7 +59,7 @@ test-kafka: setup ## the tests on a real Apache Kafka (three at a time, for they
 	$(KAFKA) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it has its times), real traces, every way to stop the demo
-	$(KAFKA) -m slow -n 3 --dist worksteal --ignore tests/kafka/test_torture.py
+	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
 	$(KAFKA)/test_torture.py -m slow
 
 test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; three planes at a time)
