@@ -71,15 +71,7 @@ class WebhookSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        if (self.certificate is None) != (self.key is None):
-            msg = "webhook.certificate and webhook.key belong together: set both or none"
-            raise ValueError(msg)
-        if self.certificate is not None and self.certificate_folder is not None:
-            msg = "webhook.certificate is given, so webhook.certificate_folder, for one of its own, makes no sense"
-            raise ValueError(msg)
-        if self.renew_hours >= self.certificate_hours:
-            msg = f"webhook.renew_hours is {self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
-            raise ValueError(msg)
+        _check_certificate("webhook", self)
         if self.max_boosted_cpu is not None and not _QUANTITY.fullmatch(self.max_boosted_cpu):
             msg = f"webhook.max_boosted_cpu is '{self.max_boosted_cpu}', which is no amount of CPU such as '4' or '1500m'"
             raise ValueError(msg)
@@ -151,13 +143,18 @@ class MetricsApiSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        if (self.certificate is None) != (self.key is None):
-            msg = "metrics_api.certificate and metrics_api.key belong together: set both or none"
-            raise ValueError(msg)
-        if self.certificate is not None and self.certificate_folder is not None:
-            msg = "metrics_api.certificate is given, so metrics_api.certificate_folder, for one of its own, makes no sense"
-            raise ValueError(msg)
-        if self.renew_hours >= self.certificate_hours:
-            hours = f"{self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
-            raise ValueError(f"metrics_api.renew_hours is {hours}")
+        _check_certificate("metrics_api", self)
         return self
+
+
+def _check_certificate(group: str, settings: WebhookSettings | MetricsApiSettings) -> None:
+    """Raise ValueError for settings of a certificate that contradict each other."""
+    if (settings.certificate is None) != (settings.key is None):
+        msg = f"{group}.certificate and {group}.key belong together: set both or none"
+        raise ValueError(msg)
+    if settings.certificate is not None and settings.certificate_folder is not None:
+        msg = f"{group}.certificate is given, so {group}.certificate_folder, for one of its own, makes no sense"
+        raise ValueError(msg)
+    if settings.renew_hours >= settings.certificate_hours:
+        hours = f"{settings.renew_hours:g}, which is not below certificate_hours, {settings.certificate_hours:g}"
+        raise ValueError(f"{group}.renew_hours is {hours}")

@@ -203,7 +203,7 @@ def _owners(facts: Sequence[PodChanged], container: str) -> _Owners | None:
         return None
     first = facts[0]
     for fact in facts:
-        for before in () if fact.admitted is None else fact.admitted.before:
+        for before in fact.owners_amounts:
             if before.name == container:
                 return _Owners(before.requests, before.limits, noted=True, certain=True)
     seen = _container(first, container)

@@ -114,7 +114,7 @@ def _of_plan(first: _FirstPlan) -> OwnersAmounts:
     owners = OwnersAmounts(plan.workload, dict(plan.expect))
     if fact is not None:
         owners.limits.update({seen.name: seen.limits for seen in fact.containers if seen.name in plan.expect})
-        for before in () if fact.admitted is None else fact.admitted.before:
+        for before in fact.owners_amounts:
             owners.requests[before.name], owners.limits[before.name] = before.requests, before.limits
     return owners
 

@@ -133,8 +133,9 @@ def rows(found: WhatIf) -> dict[str, tuple[int, int]]:
     """What both sides decided, by what it is."""
     one, two = found.recorded, found.other
     counts = {f"{noun} planned": (_planned(one, action), _planned(two, action)) for action, noun in _NOUN.items()}
-    for kind in (kind for kind in _OTHERS if kind in one.others or kind in two.others):
-        counts[f"{_OTHERS[kind]} planned"] = (one.others[kind], two.others[kind])
+    for kind, noun in _OTHERS.items():
+        if one.others[kind] or two.others[kind]:
+            counts[f"{noun} planned"] = (one.others[kind], two.others[kind])
     for guard in sorted(one.refused.keys() | two.refused.keys()):
         counts[f"refused by '{guard}'"] = (one.refused[guard], two.refused[guard])
     counts["containers whose memory went over the recommendation"] = (len(one.over), len(two.over))

@@ -12,6 +12,7 @@ from agents.commands.past.newest_state import cluster_states
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import candidate as candidates
+from agents.logic.updates import successor_amounts
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.updater import Updater
@@ -50,7 +51,7 @@ def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
         governed = policy is not None and not policy.policy.foreign and policy.policy.patch_new_pods
         if policy is None or not governed or policy.policy.update_mode is UpdateMode.OFF or key in updater.clusters.reverts:
             continue
-        yield from _of_pod(updater, _as_its_owner_asks(pod))
+        yield from _of_pod(updater, replace(pod, fact=successor_amounts.unpatched(pod.fact)))
 
 
 def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:
@@ -61,15 +62,6 @@ def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:
         memory = seen.requests.memory if target.memory is None else target.memory
         if (cpu, memory) != (seen.requests.cpu, seen.requests.memory):
             yield NewPodAmounts(pod.fact.workload.key, seen.name, seen.requests, Amounts(cpu, memory))
-
-
-def _as_its_owner_asks(pod: PodRecord) -> PodRecord:
-    noted = {} if pod.fact.admitted is None else {before.name: before for before in pod.fact.admitted.before}
-    containers = tuple(
-        replace(seen, requests=noted[seen.name].requests, limits=noted[seen.name].limits) if seen.name in noted else seen
-        for seen in pod.fact.containers
-    )
-    return replace(pod, fact=replace(pod.fact, containers=containers))
 
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}

@@ -94,11 +94,7 @@ class _Trials:
     weights: Floats
 
     def errors(self, forecasts: Floats) -> Floats:
-        """The absolute error of each of the forecasts, each origin's by its weight: what candidates are compared by."""
-        return np.asarray(self.errors_by_origin(forecasts).sum(axis=1))
-
-    def errors_by_origin(self, forecasts: Floats) -> Floats:
-        """The same at each origin: forecasts x origins."""
+        """The absolute error of each of the forecasts at each origin, by its weight; candidates are compared by their sums."""
         return np.asarray(np.einsum("col,ol,o->co", np.abs(forecasts - self.actual), self.seen, self.weights))
 
     def share_off(self, forecast: Floats) -> float:
@@ -218,19 +214,19 @@ class _Choice:
     error: float
 
 
-def _unseen(trials: _Trials, among: NDArray[np.int64], most: int) -> Floats:
+def _unseen(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) -> Floats:
     """What each origin would have been forecast by the best candidates of all other origins: origins x horizon.
 
-    Trials of candidates that were chosen by these same trials look better than the next forecast will be.
+    Trials of candidates that were chosen by these same trials look better than the next forecast will be. `errors`: of all
+    candidates at each origin.
     """
-    values = trials.candidates.values[among]
-    off = trials.errors_by_origin(values)
+    values, off = trials.candidates.values[among], errors[among]
     others = off.sum(axis=1, keepdims=True) - off
     best = np.argsort(others, axis=0, kind="stable")[:most]
     past = np.empty_like(trials.actual)
     for origin, members in enumerate(best.T):
         several = values[members].mean(axis=0)
-        together = np.delete(trials.errors_by_origin(several[None])[0], origin).sum()
+        together = np.delete(trials.errors(several[None])[0], origin).sum()
         alone = others[members[0], origin]
         past[origin] = several[origin] if together < alone else values[members[0], origin]
     return past
@@ -240,7 +236,7 @@ def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) 
     """The best candidate, or the mean of the best few if that was closer."""
     best = among[np.argsort(errors[among], kind="stable")[:most]]
     several = trials.candidates.values[best].mean(axis=0)
-    together = float(trials.errors(several[None])[0])
+    together = float(trials.errors(several[None]).sum())
     if together < errors[best[0]]:
         return _Choice(best, several, together)
     return _Choice(best[:1], trials.candidates.values[best[0]], float(errors[best[0]]))
@@ -248,7 +244,8 @@ def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) 
 
 def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
     """The best candidate if it clearly beats the best one without a period, else the latter."""
-    errors = trials.errors(trials.candidates.values)
+    by_origin = trials.errors(trials.candidates.values)
+    errors = by_origin.sum(axis=1)
     periods = np.array(trials.candidates.periods)
     spike = _ends_with_spike(series)
     usable = np.arange(len(errors) - spike)  # the last candidate is the last value
@@ -267,7 +264,7 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     names = tuple(trials.candidates.names[member] for member in choice.members)
     ahead = _candidates(series, now, other)
     values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
-    past = _unseen(trials, among, settings.members)
+    past = _unseen(trials, by_origin, among, settings.members)
     level = settings.coverage + (1.0 - settings.coverage) * min(1.0, _FEW_TRIALS / len(past))
     scale, share = _margin(trials, past, _scales(past, series, trials.ahead), level)
     start = series.start + len(series.values) * series.step

@@ -83,7 +83,7 @@ class ScaleUp:
     remaining: list[int] = field(default_factory=list)
     """Pods that no group takes."""
     choices: list[expanders.ExpanderChoice] = field(default_factory=list)
-    question: "ExpanderQuestion | None" = None
+    question: ExpanderQuestion | None = None
     refused: str = ""
 
     @property
