@@ -181,6 +181,12 @@ class StageHost:
 
 
 # Bounds how much is buffered of an input that runs ahead of the clock, or of the inputs that a turn waits for.
+#
+# It holds an input that is over the bound and has been read up to the end that the next turn wants. The turn never waits for
+# such an input, so holding it cannot stop the turn. Its records are skipped meanwhile. An input that only this stage reads is
+# paused, so that it is not fetched in vain; one that several stages read goes on for the others. When the input is released,
+# reading goes back to where this stage stopped; the other stages have had those records and ignore them. If that seek fails,
+# the gap is read like any other.
 
 
 class Backpressure:

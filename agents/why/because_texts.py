@@ -197,6 +197,8 @@ _NAMES: Mapping[str, str] = {
 
 
 # What the numbers under a decision say of caps: which node, which policy, and which caps of a container.
+#
+# Nobody is bound to write them in one form, so anything else says nothing.
 
 
 Because = Mapping[str, object]

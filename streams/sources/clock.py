@@ -290,6 +290,9 @@ class Clock:
 
 
 # How far this machine's time and the log's are apart.
+#
+# A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. A
+# probe is a record of the clock's topic with a key of its own, and so counts for nothing.
 
 
 def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:

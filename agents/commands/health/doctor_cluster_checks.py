@@ -305,6 +305,8 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 # The checks of `ullage doctor` on what was registered with the API server for the webhook and the metrics API.
+#
+# They look at answers that were given, and ask nothing themselves.
 
 
 _RESTART = "start `ullage consumer webhook`, which renews them"

@@ -27,6 +27,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode
 
 # What new pods of each workload would get from now on, by the updater's state: the webhook gives the same to a pod that begins.
+#
+# A pod that was admitted notes what its owner had asked for; that is what its template says, and where a new pod begins.
 
 
 @dataclass(frozen=True, slots=True)

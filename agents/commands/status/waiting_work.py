@@ -58,6 +58,8 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
 
 
 # Says that evictions wait for an admission webhook, by the newest fact about its Lease: without one nobody is evicted.
+#
+# It only matters for a cluster whose mode lets somebody act or plan. Only the end of a partition is read, some hours of it.
 
 
 LOOKED_AT = 25_000
@@ -90,6 +92,8 @@ def _newest(context: LogContext) -> WebhookLeaseSeen | None:
 
 
 # Inputs that the clock says were longer than they are now: the turns of their partitions wait, whatever else comes in.
+#
+# A log loses its end when a broker without all records becomes its leader, when a disk is lost, or when a topic is made anew.
 
 
 MOST_ROWS = 10

@@ -97,6 +97,9 @@ def nano(amounts: Resources | None) -> dict[str, int]:
 
 
 # The quality-of-service class that Kubernetes gives a pod. An in-place resize must not change it.
+#
+# Source: ComputePodQOS in Kubernetes' pkg/apis/core/v1/helper/qos. Amounts of zero count as not set. All init containers count,
+# those that end as well as sidecars. Where the pod has requests or limits of its own, those of its containers do not count.
 
 
 _RESOURCES = ("cpu", "memory")

@@ -86,6 +86,10 @@ def reasons_of_control(event: Event) -> Iterator[str]:
 
 
 # Which events come from the future: their time lies so far after the turn that would take them in that a clock is wrong.
+#
+# Usage from the future outweighs all that comes after it, makes it late, and would stay; a kill or a report from the future
+# does the same to those that follow, and a recommendation of a turn to come would stay the newest until then. Such an event is
+# set aside. Clocks of sources and of ticks may differ a little: that is let pass.
 
 
 MOST_AHEAD = 300.0

@@ -153,6 +153,9 @@ def _refusal(code: HTTPStatus, message: str) -> web.Response:
 
 
 # Custom metrics: the same forecasts and schedules, requested for the object that is scaled.
+#
+# Where another adapter serves external metrics, custom ones may be free, and an autoscaler can use either: with a metric of
+# type Object that describes the workload. The resource identifier is a label of the metric's selector.
 
 
 CUSTOM_KINDS = {

@@ -60,6 +60,9 @@ def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> Ha
 
 
 # Lets a group grow, if its desired size still is what the plan expected.
+#
+# Done means that the group shows the number; facts about the group later show whether nodes came up. If the group's desired
+# size has changed meanwhile, it is left alone: somebody else changed it, and the next facts lead to a new plan.
 
 
 def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:

@@ -130,6 +130,9 @@ def _under_way(plan: ResizePlanned, detail: OutcomeDetail, answer: str) -> Under
 
 
 # Whether a resize would set a container's memory limit below what the container uses: then it would be killed at once.
+#
+# From Kubernetes 1.34 on the kubelet checks this too, but after it has accepted the resize; we check before. Use that is not
+# measured holds nothing back.
 
 
 _log = structlog.get_logger(__name__)

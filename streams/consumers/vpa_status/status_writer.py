@@ -117,6 +117,8 @@ class StatusWriter:
 
 
 # The status of a VPA object in the API's form: the decision, merged over the present status.
+#
+# Conditions that we do not decide stay as they are, except the deprecated one that an old recommender may have left behind.
 
 
 DEPRECATED = "ConfigDeprecated"

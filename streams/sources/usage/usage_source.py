@@ -177,6 +177,9 @@ def _zero_if_missing(amounts: Floats) -> Floats:
 
 
 # Usage of pods that no source has published yet: kept for a few scrapes, because a new pod's fact may come a moment later.
+#
+# The number of rows and the number of attempts are bounded. Rows that are given up are returned, so that they can be counted
+# and named.
 
 
 MOST_LOOKS = 5

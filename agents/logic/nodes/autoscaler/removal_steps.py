@@ -132,6 +132,9 @@ def soft_taints(auto: NodeAutoscaler, world: NodeDecisionInputs, before: NodeDec
 
 
 # What a drain must find room for: the pods that move, as large as they are or as large as they come back.
+#
+# Whether a recommendation holds until a pod comes back nobody knows, and room that is there only because successors will be
+# smaller is room that the next pods miss. On recorded arrivals it saved nodes and cost more waiting (docs/nodes.md).
 
 
 def no_smaller(successors: Mapping[PodNature, PodNature]) -> dict[PodNature, PodNature]:
