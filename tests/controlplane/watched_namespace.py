@@ -41,6 +41,20 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+@contextmanager
+def at_work(threads: WatchThreads) -> Iterator[None]:
+    """A source at work: when the block begins, all is seen."""
+    stop = threading.Event()
+    thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
+        yield
+    finally:
+        stop.set()
+        thread.join(10.0)
+
+
 class WatchedScene:
     """One log, and a source that watches one namespace of the plane into it."""
 
@@ -58,7 +72,7 @@ class WatchedScene:
 
         With `control`: also the object that commands the cluster. With `policies`: also VerticalPolicies.
         """
-        stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
+        api = Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
         webhook = WebhookLease(self.namespace, lease) if lease else None
         door = ControlDoor(partial(cluster_control_client.write_status, api), lambda: None) if control else None
@@ -73,14 +87,8 @@ class WatchedScene:
         )
         list_watch = ListWatchClient(api, stream_timeout=Seconds(stream_timeout))
         threads = WatchThreads(api, context, options, list_watch=list_watch)
-        thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
-        thread.start()
-        try:
-            wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
+        with at_work(threads):
             yield threads
-        finally:
-            stop.set()
-            thread.join(10.0)
 
     def events(self, topic: str, partition: int | None = None) -> list[Event]:
         """The events of a topic, in the order of its partitions. Of a broadcast topic one partition is enough."""

@@ -1,6 +1,5 @@
 """A log in memory into which the real kube source writes what a real API server shows of nodes, and a test publishes the rest."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,8 +15,8 @@ from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
-from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
+from tests.controlplane.watched_namespace import at_work
 from tests.controlplane.world import World
 from tests.support.attested_plans import with_attestations
 from tests.support.node_scene import CLUSTER
@@ -45,14 +44,8 @@ class WatchedNodes:
     @contextmanager
     def watching(self) -> Iterator[WatchThreads]:
         """The kube source at work, which has listed everything."""
-        stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
+        api = Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         options = SourceOptions(self.now, (), timedelta(seconds=1), nodes=True, webhook=WebhookLease("kube-system", "none"))
         threads = WatchThreads(api, self.context, options)
-        thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
-        thread.start()
-        try:
-            wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
+        with at_work(threads):
             yield threads
-        finally:
-            stop.set()
-            thread.join(10.0)
