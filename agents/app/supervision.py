@@ -37,10 +37,12 @@ def code_of(error: BaseException) -> int:
 def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
     """Write one JSON line with what the worker was doing, where, and what went wrong; then end the process.
 
-    `doing` is a gerund phrase, such as "taking a turn".
+    `doing` is a gerund phrase, such as "taking a turn". A trace is written only of what no operator could have caused: a broker
+    that is away or restarting, a missing right and a wrong setting are told by their sentence.
     """
     code, refused = code_of(error), missing_right(None, error)
-    expected = refused or code == MISCONFIGURED or isinstance(error, LogUnavailable)
+    away = isinstance(error, LogUnavailable | ConnectionError | TimeoutError) or getattr(error, "retriable", False)
+    expected = refused or code == MISCONFIGURED or away
     trace = "" if expected else "".join(traceback.format_exception(error))
     line = {"level": "critical", "event": "worker ended", "doing": doing, **where}
     line |= {"error": f"{refused}; {RIGHTS}" if refused else f"{type(error).__name__}: {error}", "exit": code, "trace": trace}
