@@ -27,5 +27,6 @@ def test_what_aws_and_the_cluster_show_is_what_was_decided_and_done_after_kills_
 
 def test_the_torture_finds_a_consumer_that_is_wrong() -> None:
     """The other mutants are tried before a release, with `python -m tests.torture --nodes --short --mutant NAME`."""
-    report = tortured(dataclasses.replace(SHORT, seed=8, mutant="terminates undrained", die=0.0))
+    wrong = dataclasses.replace(SHORT, seed=8, mutant="terminates undrained", die=0.0, blows={}, until_lost=True, late=400.0)
+    report = tortured(wrong)
     assert any("was lost with its node" in finding for finding in report.wrong), report

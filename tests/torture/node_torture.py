@@ -135,7 +135,9 @@ class NodeRun:
         return len(self.aws.acts)
 
     async def enough(self) -> bool:
-        """Whether all happened as often as a run must show."""
+        """Whether all happened as often as a run must show, or what it waits for."""
+        if self.options.until_lost:
+            return bool(self.cluster.lost)
         figures, _ = await self.judged()
         return all(figures[what] >= number for what, number in self.options.minimum.items())
 
@@ -327,12 +329,12 @@ async def run(options: NodeTortureOptions) -> Report:
         await asyncio.to_thread(kafka_topics.create, broker.bootstrap, made.topics)
         await asyncio.to_thread(made.open)
         await made.hurt()
-        settled = await made.settle()
+        settled = options.until_lost or await made.settle()
         made.clocks.end()
         for process in (made.source, *made.consumers):
             process.kill()
         figures, wrong = await made.judged()
-        report = await last_turn.recomputed(made, NAME, PERIOD)
+        report = Report() if options.until_lost else await last_turn.recomputed(made, NAME, PERIOD)
         report.figures.update(figures)
         report.wrong += [*wrong, *made.unexpected_exits(), *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))

@@ -44,6 +44,8 @@ class NodeTortureOptions:
         }
     )
     mutant: str = ""
+    until_lost: bool = False
+    """Whether the run is over as soon as a pod was lost with its node, which shows that a consumer is wrong."""
 
 
 SHORT = NodeTortureOptions(
