@@ -61,7 +61,9 @@ asyncio.run(ask())
         ("raise AssertionError('the state holds a turn that never was')", 70, True),
     ],
 )
-def test_a_broker_that_is_away_ends_a_worker_with_a_sentence_and_a_fault_with_its_trace(what: str, code: int, traced: bool) -> None:
+def test_a_broker_that_is_away_ends_a_worker_with_a_sentence_and_a_fault_with_its_trace(
+    what: str, code: int, traced: bool
+) -> None:
     ended = subprocess.run([sys.executable, "-c", END.format(what=what)], capture_output=True, text=True, timeout=60, check=False)
     line = json.loads(ended.stderr.splitlines()[-1])
     assert (ended.returncode, line["exit"], "Traceback" in line["trace"]) == (code, code, traced)
