@@ -1,52 +1,11 @@
 """The source of a server's certificate, by its settings: files, a folder of its own, or a Secret."""
 
 from datetime import timedelta
-from pathlib import Path
-from typing import Protocol
 
+from agents.settings.consumer_settings import ServerSettings
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
 from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
-
-
-class ServerSettings(Protocol):
-    """The settings of a server's certificate and Service."""
-
-    @property
-    def certificate(self) -> Path | None:
-        """The file of a certificate that others renew; None for one of our own."""
-
-    @property
-    def key(self) -> Path | None:
-        """The file of its key."""
-
-    @property
-    def ca(self) -> Path | None:
-        """The file of the authorities that vouch for it."""
-
-    @property
-    def certificate_folder(self) -> Path | None:
-        """Where a certificate of our own is kept; None for a Secret."""
-
-    @property
-    def certificate_secret(self) -> str:
-        """The name of that Secret."""
-
-    @property
-    def certificate_hours(self) -> float:
-        """How long a certificate of our own holds."""
-
-    @property
-    def renew_hours(self) -> float:
-        """How long before its end it is renewed."""
-
-    @property
-    def namespace(self) -> str:
-        """The server's own namespace."""
-
-    @property
-    def service(self) -> str:
-        """The Service through which it is reached."""
 
 
 def certificate_source(ours: ServerSettings, names: tuple[str, ...], api: Api) -> CertificateSource:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,23 +13,69 @@ KubernetesName = Annotated[str, Field(pattern=_NAME)]
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]{1,3})?|[0-9]+m")
 
 
-class WebhookSettings(SettingsGroup):
-    """The admission webhook."""
+class ServerSettings(SettingsGroup):
+    """A server that the API server asks: where it listens, its Service, and its certificate."""
 
+    group: ClassVar[str]
+    """The name of the group of settings."""
     host: str = "0.0.0.0"  # noqa: S104  # the API server comes from elsewhere
     """The address that it listens on."""
+    port: Annotated[int, Field(ge=0, le=65535)]
+    """The port that it listens on; 0 takes a free one."""
+    namespace: KubernetesName = "ullage"
+    """Its own namespace: there are its Service and its certificate's Secret."""
+    service: KubernetesName
+    """The Service through which the API server reaches it."""
+    service_port: Annotated[int, Field(ge=1, le=65535)] = 443
+    """The port of that Service."""
+    certificate: Path | None = None
+    """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
+    key: Path | None = None
+    """The key of the certificate."""
+    ca: Path | None = None
+    """The authorities that vouch for the certificate, to be put into what registers the server."""
+    certificate_folder: Path | None = None
+    """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
+    certificate_secret: KubernetesName
+    """The Secret of a certificate of its own."""
+    certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
+    """How long a certificate of its own holds, in hours."""
+    renew_hours: Annotated[float, Field(gt=0, le=8760)] = 24.0
+    """How long before its end it is renewed, in hours."""
+    linger_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
+    """How long it goes on answering when it was asked to stop: news of that take a while to get around."""
+
+    @model_validator(mode="after")
+    def _one_certificate(self) -> Self:
+        group = self.group
+        if (self.certificate is None) != (self.key is None):
+            msg = f"{group}.certificate and {group}.key belong together: set both or none"
+            raise ValueError(msg)
+        if self.certificate is not None and self.certificate_folder is not None:
+            msg = f"{group}.certificate is given, so {group}.certificate_folder, for one of its own, makes no sense"
+            raise ValueError(msg)
+        if self.renew_hours >= self.certificate_hours:
+            hours = f"{self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
+            raise ValueError(f"{group}.renew_hours is {hours}")
+        return self
+
+
+class WebhookSettings(ServerSettings):
+    """The admission webhook."""
+
+    group = "webhook"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """The port that it listens on; 0 takes a free one."""
     namespace: KubernetesName = "ullage"
     """Its own namespace: there are its Service, its certificate's Secret and its Lease, and pods there are left alone."""
+    service: KubernetesName = "ullage-webhook"
+    """The Service through which the API server reaches it."""
+    certificate_secret: KubernetesName = "ullage-webhook-certificate"  # noqa: S105  # the name of a Secret is none
+    """The Secret of a certificate of its own."""
     self_register: bool = True
     """Whether it registers its own MutatingWebhookConfiguration; else others do, and it only keeps the authorities in it up."""
     configuration: KubernetesName = "ullage-webhook"
     """The name of the MutatingWebhookConfiguration."""
-    service: KubernetesName = "ullage-webhook"
-    """The Service through which the API server reaches it."""
-    service_port: Annotated[int, Field(ge=1, le=65535)] = 443
-    """The port of that Service."""
     url: Annotated[str, Field(pattern=r"^https://[^/?#@]+(/[^?#]*)?$")] | None = None
     """Where the API server reaches it if not through a Service: `https://HOST:PORT`."""
     excluded_namespaces: tuple[KubernetesName, ...] = ("kube-node-lease", "kube-public", "kube-system")
@@ -42,24 +88,8 @@ class WebhookSettings(SettingsGroup):
     """The Lease that says that it is at work. A stock VPA's is called `vpa-admission-controller`."""
     lease_namespace: KubernetesName | None = None
     """The namespace of the Lease; unset means `webhook.namespace`."""
-    certificate: Path | None = None
-    """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
-    key: Path | None = None
-    """The key of the certificate."""
-    ca: Path | None = None
-    """The authorities that vouch for the certificate, to be put into the configuration."""
-    certificate_folder: Path | None = None
-    """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
-    certificate_secret: KubernetesName = "ullage-webhook-certificate"  # noqa: S105  # the name of a Secret is none
-    """The Secret of a certificate of its own."""
-    certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
-    """How long a certificate of its own holds, in hours."""
-    renew_hours: Annotated[float, Field(gt=0, le=8760)] = 24.0
-    """How long before its end it is renewed, in hours."""
     lookup_seconds: Annotated[float, Field(gt=0, le=20)] = 1.0
     """How long a new pod waits at most for the API server to name its owners."""
-    linger_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
-    """How long it goes on answering when it was asked to stop: news of that take a while to get around."""
     cpu_startup_boost: bool = False
     """Upstream's feature gate CPUStartupBoost."""
     per_vpa_config: bool = False
@@ -71,7 +101,6 @@ class WebhookSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        _check_certificate("webhook", self)
         if self.max_boosted_cpu is not None and not _QUANTITY.fullmatch(self.max_boosted_cpu):
             msg = f"webhook.max_boosted_cpu is '{self.max_boosted_cpu}', which is no amount of CPU such as '4' or '1500m'"
             raise ValueError(msg)
@@ -107,54 +136,17 @@ class AutoscalerSettings(SettingsGroup):
 # The settings of the metrics API.
 
 
-class MetricsApiSettings(SettingsGroup):
+class MetricsApiSettings(ServerSettings):
     """The consumer that answers for external metrics."""
 
-    host: str = "0.0.0.0"  # noqa: S104  # the API server comes from elsewhere
-    """The address that it listens on."""
+    group = "metrics_api"
     port: Annotated[int, Field(ge=0, le=65535)] = 6443
     """The port that it listens on; 0 takes a free one."""
-    namespace: KubernetesName = "ullage"
-    """Its own namespace: there are its Service and its certificate's Secret."""
     service: KubernetesName = "ullage-metrics-api"
     """The Service through which the API server reaches it."""
-    service_port: Annotated[int, Field(ge=1, le=65535)] = 443
-    """The port of that Service."""
+    certificate_secret: KubernetesName = "ullage-metrics-api-certificate"  # noqa: S105  # the name of a Secret is none
+    """The Secret of a certificate of its own."""
     self_register: bool = True
     """Whether it makes its own APIService; else others do, and it only keeps the authorities in it up."""
     custom: bool = False
     """Whether it is registered for custom metrics, too; where another adapter serves them, that one is left alone."""
-    certificate: Path | None = None
-    """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
-    key: Path | None = None
-    """The key of the certificate."""
-    ca: Path | None = None
-    """The authorities that vouch for the certificate, to be put into the APIService."""
-    certificate_folder: Path | None = None
-    """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
-    certificate_secret: KubernetesName = "ullage-metrics-api-certificate"  # noqa: S105  # the name of a Secret is none
-    """The Secret of a certificate of its own."""
-    certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
-    """How long a certificate of its own holds, in hours."""
-    renew_hours: Annotated[float, Field(gt=0, le=8760)] = 24.0
-    """How long before its end it is renewed, in hours."""
-    linger_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
-    """How long it goes on answering when it was asked to stop: news of that take a while to get around."""
-
-    @model_validator(mode="after")
-    def _together(self) -> Self:
-        _check_certificate("metrics_api", self)
-        return self
-
-
-def _check_certificate(group: str, settings: WebhookSettings | MetricsApiSettings) -> None:
-    """Raise ValueError for settings of a certificate that contradict each other."""
-    if (settings.certificate is None) != (settings.key is None):
-        msg = f"{group}.certificate and {group}.key belong together: set both or none"
-        raise ValueError(msg)
-    if settings.certificate is not None and settings.certificate_folder is not None:
-        msg = f"{group}.certificate is given, so {group}.certificate_folder, for one of its own, makes no sense"
-        raise ValueError(msg)
-    if settings.renew_hours >= settings.certificate_hours:
-        hours = f"{settings.renew_hours:g}, which is not below certificate_hours, {settings.certificate_hours:g}"
-        raise ValueError(f"{group}.renew_hours is {hours}")
