@@ -24,7 +24,6 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint_selection import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_log import COMPRESSION
 from streams.log.log_port import NewRecord, size_of
 
 TOGETHER = 64 << 10
@@ -48,14 +47,7 @@ class ChangelogProducer:
     async def start(self) -> None:
         """Connect, once."""
         if self._producer is None:
-            self._producer = AIOKafkaProducer(
-                **kafka_client_options.options(self.where),
-                acks="all",
-                enable_idempotence=True,
-                compression_type=COMPRESSION,
-                max_request_size=8 << 20,
-                max_batch_size=2 * TOGETHER,
-            )
+            self._producer = kafka_client_options.producer(self.where, batch=2 * TOGETHER)
             await self._producer.start()
 
     async def stop(self) -> None:

@@ -14,7 +14,6 @@ from aiokafka import AIOKafkaProducer
 from agents.app import kafka_client_options, supervision
 from agents.app.record_bounds import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_log import COMPRESSION
 from streams.log.log_port import NewRecord, size_of
 
 _BATCH = 1 << 20
@@ -44,14 +43,8 @@ class DecisionProducer:
     async def start(self) -> None:
         """Connect, once."""
         if self._producer is None:
-            self._producer = AIOKafkaProducer(
-                **kafka_client_options.options(self.where),
-                acks="all",
-                enable_idempotence=True,
-                compression_type=COMPRESSION,
-                max_request_size=8 << 20,
-                max_batch_size=2 * _BATCH,  # `_batches` decides what goes together; the client's batch must take all of it
-            )
+            # `_batches` decides what goes together; the client's batch must take all of it.
+            self._producer = kafka_client_options.producer(self.where, batch=2 * _BATCH)
             await self._producer.start()
             self._keep(asyncio.create_task(self._run()))
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import aiokafka.consumer.fetcher
 import faust
+from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 
 from streams.log import record_batches
 from streams.log.kafka_connection import OAUTH, KafkaConnection
+from streams.log.kafka_log import COMPRESSION
 from streams.log.msk_tokens import MskTokens
 
 record_batches.guard(aiokafka.consumer.fetcher)
@@ -26,6 +28,18 @@ def options(where: KafkaConnection) -> dict[str, Any]:
         "sasl_plain_password": where.sasl_password,
         "sasl_oauth_token_provider": _AwaitedTokens(where.msk) if where.msk else None,
     }
+
+
+def producer(where: KafkaConnection, *, batch: int) -> AIOKafkaProducer:
+    """A producer, not connected yet. What it acknowledged is durable, once. `batch`: bytes of a partition that go out at once."""
+    return AIOKafkaProducer(
+        **options(where),
+        acks="all",
+        enable_idempotence=True,
+        compression_type=COMPRESSION,
+        max_request_size=8 << 20,
+        max_batch_size=batch,
+    )
 
 
 class _AwaitedTokens(AbstractTokenProvider):  # type: ignore[misc]  # the client ships no types
