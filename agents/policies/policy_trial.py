@@ -80,7 +80,7 @@ def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float
     taken = time.perf_counter() - begun
     if policy.explain is not None:
         check_explained(policy.explain(usage, state), len(rows))
-    return RecommendedColumns(*(array.copy() for array in _arrays(found))), taken
+    return RecommendedColumns(*found), taken
 
 
 def _observed(policy: CodePolicy, rows: Indices) -> PolicyState:

@@ -58,34 +58,31 @@ def overruled(
     cpu, memory = of.estimates()
     if not len(places):
         return cpu, memory, ""
+    blocks = range(0, len(places), _BLOCK)
+    parts = [state] if len(blocks) == 1 else [state.part(np.arange(begin, min(begin + _BLOCK, len(places)))) for begin in blocks]
     try:
         found = [
-            answer(
-                policy,
-                seen(usage, of, places[begin : begin + _BLOCK]),
-                state.part(np.arange(begin, min(begin + _BLOCK, len(places)))),
-            )
-            for begin in range(0, len(places), _BLOCK)
+            answer(policy, seen(usage, of, places[begin : begin + _BLOCK]), part)
+            for begin, part in zip(blocks, parts, strict=True)
         ]
     except PolicyFault as fault:
         if policy.strict:
             raise
         return cpu, memory, str(fault)
-
-    def amounts(name: str, before: Floats, scale: float) -> Floats:
-        column = np.concatenate([getattr(each, name) for each in found])
-        after = before.copy()
-        after[places] = _amounts(column * scale)
-        return after
-
-    def replaced(what: str, before: Estimate, scale: float) -> Estimate:
-        lower, target, upper = (amounts(f"{bound}_{what}", getattr(before, bound), scale) for bound in _BOUNDS)
-        return replace(before, lower=lower, target=target, upper=upper)
-
-    return replaced("cpu", cpu, MILLI), replaced("memory", memory, 1.0), ""
+    amounts = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+    amounts[:3] *= MILLI
+    amounts = _whole(amounts)
+    return _with(cpu, places, amounts[:3]), _with(memory, places, amounts[3:]), ""
 
 
-def _amounts(amounts: Floats) -> Floats:
+def _with(before: Estimate, places: Indices, amounts: Floats) -> Estimate:
+    """An estimate with other lower bounds, targets and upper bounds at these places."""
+    bounds = np.array([before.lower, before.target, before.upper])
+    bounds[:, places] = amounts
+    return replace(before, lower=bounds[0], target=bounds[1], upper=bounds[2])
+
+
+def _whole(amounts: Floats) -> Floats:
     """Whole millicores or bytes; NaN stays. A value just below the next one by a rounding error becomes that one."""
     whole = np.rint(amounts)  # and not `round` to a digit, which multiplies and so changes large whole amounts, too
     return np.where(np.isnan(amounts), np.nan, clamp(np.where(np.abs(amounts - whole) <= _ERROR, whole, amounts)))
@@ -133,20 +130,18 @@ class _Lists:
 
 
 def _histograms(own: Histograms, single: Indices, lists: _Lists, resource: str) -> HistogramColumns:
-    one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
-
     def weights() -> Floats:
-        found = np.zeros((len(single), own.width))
+        found, one, many = np.zeros((len(single), own.width)), single >= 0, single < 0
         found[one] = _weights(own, single[one])
-        if len(many):
+        if many.any():
             total, rows = lists.sums
             found[many] = _weights(getattr(total, resource), rows)
         return found
 
     def percentile(share: float) -> Floats:
-        found = np.zeros(len(single))
+        found, one, many = np.zeros(len(single)), single >= 0, single < 0
         found[one] = own.percentiles(single[one], [share])[0]
-        if len(many):
+        if many.any():
             total, rows = lists.sums
             summed: Histograms = getattr(total, resource)
             found[many] = summed.percentiles(rows, [share])[0]

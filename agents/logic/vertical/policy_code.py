@@ -13,6 +13,7 @@ built-in estimator; the built-in's least amounts for a pod do not.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +85,11 @@ class RecommendedColumns:
 
     def columns(self) -> Iterator[tuple[str, Floats]]:
         """Each name with its array."""
-        for field in fields(self):
-            yield field.name, getattr(self, field.name)
+        for name in AMOUNT_NAMES:
+            yield name, getattr(self, name)
+
+
+AMOUNT_NAMES = tuple(field.name for field in fields(RecommendedColumns))
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,7 @@ class PolicyState:
     def __init__(self, table: RowTable, rows: Indices) -> None:
         """`rows` of the table, one for each container, no row twice."""
         self._table, self._count = table, len(rows)
-        whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
         self._rows: slice | Indices = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
 
     def __len__(self) -> int:
@@ -227,7 +231,7 @@ Observe = Callable[[SampleColumns, PolicyState], None]
 Explain = Callable[[EvidenceColumns, PolicyState], Mapping[str, Sequence[object] | NDArray[np.generic]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CodePolicy:
     """A policy that has been read. `reference` is its name and the digest of its source, as `steady@0f3a...`.
 
@@ -243,6 +247,12 @@ class CodePolicy:
     strict: bool = False
     """Whether a fault of it is raised. Otherwise the built-in estimator decides instead, and the decision says so."""
 
+    @cached_property
+    def memory(self) -> str:
+        """What its memory belongs to: name, version and columns. Worked out once, because every turn asks for it."""
+        columns = [(column.name, column.default, column.width, column.kind.__name__) for column in self.state]
+        return f"{self.reference.partition('@')[0]}.{self.version}.{crc32(repr(columns).encode()):08x}"
+
 
 PolicyLookup = Callable[[str], CodePolicy | None]
 """The policy of a reference; None for the built-in estimator. It raises what ends the process when there is no such policy."""
@@ -255,9 +265,8 @@ def only_built_in(reference: str) -> CodePolicy | None:
     raise KeyError(reference)
 
 
-def answer(policy: CodePolicy, usage: EvidenceColumns, state: PolicyState) -> RecommendedColumns:
-    """The policy's result, checked. Raises PolicyFault for any fault of it."""
-    count = len(usage.samples)
+def answer(policy: CodePolicy, usage: EvidenceColumns, state: PolicyState) -> Floats:
+    """The policy's amounts, checked: (6, n), a row for each of AMOUNT_NAMES. Raises PolicyFault for any fault of it."""
     try:
         found = policy.recommend(usage, state)
     except MemoryError:  # depends on this process, not on the policy's input
@@ -267,19 +276,12 @@ def answer(policy: CodePolicy, usage: EvidenceColumns, state: PolicyState) -> Re
     if not isinstance(found, RecommendedColumns):
         raise PolicyFault(f"it returned {type(found).__name__}, not RecommendedColumns")
     for name, column in found.columns():
-        _check_column(name, column, count)
-    for what in ("cpu", "memory"):
-        lower, target, upper = (getattr(found, f"{bound}_{what}") for bound in ("lower", "target", "upper"))
-        missing = np.isnan(target)
-        if (np.isnan(lower) != missing).any() or (np.isnan(upper) != missing).any():
-            raise PolicyFault(f"{what}: a container has some of lower, target and upper, and NaN for the others")
-        wrong = np.flatnonzero((lower > target) | (target > upper))
-        if len(wrong):
-            i = int(wrong[0])
-            raise PolicyFault(
-                f"{what} of container {i}: lower {lower[i]:g}, target {target[i]:g}, upper {upper[i]:g} are not in this order"
-            )
-    return found
+        _check_column(name, column, len(usage.samples))
+    amounts = np.array([column for _, column in found.columns()])
+    lower, target, upper = amounts[::3], amounts[1::3], amounts[2::3]
+    if not ((lower >= 0.0) & (lower <= target) & (target <= upper) & (upper < np.inf)).all():  # or something is NaN
+        _check_amounts(amounts)
+    return amounts
 
 
 def shown_to(policy: CodePolicy, samples: SampleColumns, state: PolicyState) -> str:
@@ -340,6 +342,21 @@ def _check_column(name: str, column: object, count: int) -> None:
         raise PolicyFault(f"{name} is {type(column).__name__}, not an array")
     if column.shape != (count,) or column.dtype != np.float64:
         raise PolicyFault(f"{name} has shape {column.shape} of {column.dtype}, and must have shape ({count},) of float64")
-    bad = np.flatnonzero((column < 0.0) | np.isinf(column))
-    if len(bad):
-        raise PolicyFault(f"{name} of container {int(bad[0])} is {column[bad[0]]:g}")
+
+
+def _check_amounts(amounts: Floats) -> None:
+    """Raises PolicyFault for what cannot be a recommendation; NaN in all three of a resource can be one."""
+    for name, row in zip(AMOUNT_NAMES, amounts, strict=True):
+        bad = np.flatnonzero((row < 0.0) | np.isinf(row))
+        if len(bad):
+            raise PolicyFault(f"{name} of container {int(bad[0])} is {row[bad[0]]:g}")
+    for what, (lower, target, upper) in zip(("cpu", "memory"), (amounts[:3], amounts[3:]), strict=True):
+        missing = np.isnan(target)
+        if (np.isnan(lower) != missing).any() or (np.isnan(upper) != missing).any():
+            raise PolicyFault(f"{what}: a container has some of lower, target and upper, and NaN for the others")
+        wrong = np.flatnonzero((lower > target) | (target > upper))
+        if len(wrong):
+            i = int(wrong[0])
+            raise PolicyFault(
+                f"{what} of container {i}: lower {lower[i]:g}, target {target[i]:g}, upper {upper[i]:g} are not in this order"
+            )

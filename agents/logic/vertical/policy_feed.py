@@ -122,21 +122,19 @@ class PolicyFeed:
             members, ends, cores, memory = members[counts], ends[counts], cores[counts], memory[counts]
         if not len(members):
             return
-        begins = np.arange(len(members) + 1)
+        pods = np.ones(len(members))
         if not (members[1:] > members[:-1]).all():
             order = np.argsort(members, kind="stable")  # mostly of parts in order, of which a stable sort makes one soon
             if (members[order[1:]] == members[order[:-1]]).any():
                 # By member, and its pods by CPU; pods of which none was seen last.
                 order = np.lexsort((cores, members))
             members, ends, cores, memory = members[order], ends[order], cores[order], memory[order]
-            begins = np.append(np.flatnonzero(np.r_[True, members[1:] != members[:-1]]), len(members))
-        first = begins[:-1]
-        if len(first) < len(members):
+            first = np.flatnonzero(np.r_[True, members[1:] != members[:-1]])
+            pods = np.diff(first, append=len(members)).astype(np.float64)
             seen = np.add.reduceat((~np.isnan(cores)).astype(np.int64), first)
             cores = cores[first + np.maximum(np.ceil(QUANTILE * seen).astype(np.int64) - 1, 0)]
             memory, ends = np.fmax.reduceat(memory, first), np.maximum.reduceat(ends, first)
             members = members[first]
-        pods = np.diff(begins).astype(np.float64)
         self._show(members, at=ends, window=moments[0].window, cpu=cores, memory=memory, pods=pods, killed_at=None)
 
     def _show(  # noqa: PLR0913  # the columns of a moment, by keyword
@@ -155,20 +153,25 @@ class PolicyFeed:
             if policy is None or policy.observe is None or table is None:
                 continue
             places = self._asking(members) if choosy else np.arange(len(members))
+            if not len(places):
+                continue
             rows = self._rows_of(table, members[places])
-            last = table.floats(LAST)[rows]
-            good = ((cpu[places] >= 0.0) | (memory[places] > 0.0)) & (at[places] > last) if killed_at is None else rows >= 0
-            places, rows, last = places[good], rows[good], last[good]
-            order = np.argsort(rows, kind="stable") if (rows[1:] < rows[:-1]).any() else np.arange(len(rows))
+            if killed_at is None:
+                good = ((cpu[places] >= 0.0) | (memory[places] > 0.0)) & (at[places] > table.floats(LAST)[rows])
+                if not good.all():
+                    places, rows = places[good], rows[good]
+            if (rows[1:] < rows[:-1]).any():
+                order = np.argsort(rows, kind="stable")
+                places, rows = places[order], rows[order]
             for begin in range(0, len(rows), _BLOCK):
-                block = order[begin : begin + _BLOCK]
-                chosen = places[block]
+                block, chosen = rows[begin : begin + _BLOCK], places[begin : begin + _BLOCK]
+                shown, seconds = members[chosen], np.zeros(len(block))
                 if killed_at is None:
-                    table.floats(LAST)[rows[block]] = at[chosen]
-                shown = members[chosen]
+                    seconds = np.minimum(at[chosen] - table.floats(LAST)[block], window)
+                    table.floats(LAST)[block] = at[chosen]
                 columns = SampleColumns(
                     at=at[chosen],
-                    seconds=np.minimum(at[chosen] - last[block], window) if killed_at is None else np.zeros(len(block)),
+                    seconds=seconds,
                     cpu=cpu[chosen],
                     memory=memory[chosen],
                     pods=pods[chosen],
@@ -178,8 +181,8 @@ class PolicyFeed:
                     risk_oom=self.members.rules("risk_oom", shown),
                     evidence_of=partial(self._evidence, shown),
                 )
-                self.fault = self.fault or shown_to(policy, columns, PolicyState(table, rows[block]))
-                table.touch(rows[block])
+                self.fault = self.fault or shown_to(policy, columns, PolicyState(table, block))
+                table.touch(block)
 
     def _asking(self, members: Indices) -> Indices:
         return np.flatnonzero(self.members.rules("adaptive", members) > 0.0)
@@ -202,24 +205,25 @@ class PolicyFeed:
     def _rows_of(self, table: RowTable, members: Indices) -> Indices:
         """The rows of these members, made where they are new."""
         rows = self._known_rows(table, members)
-        missing = np.flatnonzero(rows < 0)
-        if len(missing):
-            names = self.members.names
+        if (rows < 0).any():
+            missing, names = np.flatnonzero(rows < 0), self.members.names
             rows[missing] = rows_of(table, [names[member] for member in members[missing].tolist()])
             self._rows[table.name][members[missing]] = rows[missing]
         return rows
 
     def _known_rows(self, table: RowTable, members: Indices) -> Indices:
         """The rows of these members; -1 where there is none."""
-        for known in self._rows.values():
-            known[[member for member in self.members.renamed if member < len(known)]] = -1
-        self.members.renamed.clear()
+        if self.members.renamed:
+            for known in self._rows.values():
+                known[[member for member in self.members.renamed if member < len(known)]] = -1
+            self.members.renamed.clear()
         known = self._rows.get(table.name, _NO_ROWS)
         if len(known) < len(self.members.names):
             more = np.full(len(self.members.names) + 256 - len(known), -1, np.int64)
             known = self._rows[table.name] = np.append(known, more)
         rows = known[members]
-        for place in np.flatnonzero(rows < 0).tolist() if len(table) else ():
+        missing = rows < 0
+        for place in np.flatnonzero(missing).tolist() if len(table) and missing.any() else ():
             row = table.find(self.members.names[members[place]])
             if row is not None:
                 rows[place] = known[members[place]] = row

@@ -6,7 +6,6 @@ they are known, after a start, its chunks are kept as they are.
 """
 
 from collections.abc import Iterable, Sequence
-from zlib import crc32
 
 import numpy as np
 
@@ -34,13 +33,13 @@ class PolicyStates:
 
     def __init__(self, policies: Iterable[CodePolicy]) -> None:
         """Empty tables for those that declare a state."""
-        self._tables = {identity(policy): _table(policy) for policy in policies if policy.state}
+        self._tables = {policy.memory: _table(policy) for policy in policies if policy.state}
         self._others: dict[str, bytes] = {}
         self._dirty: set[str] = set()
 
     def table(self, policy: CodePolicy) -> RowTable | None:
         """The table of a policy; None if it remembers nothing."""
-        return self._tables.get(identity(policy)) if policy.state else None
+        return self._tables.get(policy.memory) if policy.state else None
 
     def forget(self, keys: Iterable[RowKey]) -> None:
         """These containers (workload, name) are gone."""
@@ -86,12 +85,6 @@ class PolicyStates:
             table.load(chunk, data)
 
 
-def identity(policy: CodePolicy) -> str:
-    """What a table belongs to: name, version and columns."""
-    columns = [(column.name, column.default, column.width, column.kind.__name__) for column in policy.state]
-    return f"{policy.reference.partition('@')[0]}.{policy.version}.{crc32(repr(columns).encode()):08x}"
-
-
 def rows_of(table: RowTable, keys: Sequence[RowKey]) -> Indices:
     """The rows of these keys, made in order of name where they are new, so that rows follow from names and time alone."""
     for key in sorted(key for key in keys if key not in table):
@@ -101,7 +94,7 @@ def rows_of(table: RowTable, keys: Sequence[RowKey]) -> Indices:
 
 def _table(policy: CodePolicy) -> RowTable:
     columns = {column.name: column.spec for column in policy.state}
-    return RowTable(f"{NAME}/{identity(policy)}", {LAST: ColumnSpec(default=NEVER), **columns})
+    return RowTable(f"{NAME}/{policy.memory}", {LAST: ColumnSpec(default=NEVER), **columns})
 
 
 def _owner(chunk: str) -> str:

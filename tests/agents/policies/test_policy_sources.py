@@ -136,7 +136,7 @@ def test_every_module_that_is_allowed_can_be_imported_and_used(tmp_path: Path) -
     imports = "".join(f"import {name}\n" for name in sorted(policy_purity.ALLOWED_MODULES) if name != "__future__")
     uses = "X = collections.abc.Sequence, agents.logic.vertical.policy_code.Floats, numpy.typing.NDArray, math.pi\n"
     source = policy_sources.read(written(tmp_path, f"from __future__ import annotations\n{imports}{uses}{GOOD}"))
-    assert answer(policy_sources.load(source), made_up_usage(3), nothing_remembered(3))
+    assert answer(policy_sources.load(source), made_up_usage(3), nothing_remembered(3)).shape == (6, 3)
 
 
 def test_everything_wrong_is_named_and_a_good_policy_has_nothing_wrong() -> None:
@@ -201,7 +201,8 @@ def test_an_entry_point_is_read_as_a_file_is(tmp_path: Path, monkeypatch: pytest
     source = policy_sources.read("steady")
     assert (source.name, source.text) == ("steady", GOOD)
     usage = made_up_usage(5)
-    assert answer(policy_sources.load(source), usage, nothing_remembered(5)) is usage.builtin
+    amounts = answer(policy_sources.load(source), usage, nothing_remembered(5))
+    assert amounts.tolist() == [column.tolist() for _, column in usage.builtin.columns()]
     with pytest.raises(BadInput, match=r"'other' is no policy: .*; there are: steady"):
         policy_sources.read("other")
 

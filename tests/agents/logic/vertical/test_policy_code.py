@@ -14,7 +14,10 @@ from agents.logic.vertical.policy_code import (
     EvidenceColumns,
     HistogramColumns,
     PolicyFault,
+    PolicyState,
     RecommendedColumns,
+    SampleColumns,
+    StateColumn,
     answer,
 )
 from agents.logic.vertical.policy_states import nothing_remembered
@@ -24,6 +27,7 @@ from agents.policies import policy_sources
 from schemas.names import Amounts
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn
 from tests.support.commands import ROOT
+from tests.support.counted_steps import steps
 
 Recommend = Callable[[EvidenceColumns], RecommendedColumns]
 NAME = "mine@0123456789abcdef"
@@ -151,9 +155,32 @@ def test_an_answer_that_is_no_recommendation_is_a_fault_that_names_it(changed: A
         nothing, nothing, lambda: column(0.0), *[column(0.0)] * 3, lambda: good, column(0.0), column(0.0), np.array([True])
     )
     state = nothing_remembered(1)
-    assert answer(stateless(as_built_in), usage, state) is good
+    assert answer(stateless(as_built_in), usage, state).tolist() == [[1.0]] * 6
     with pytest.raises(PolicyFault, match=sentence):
         answer(stateless(lambda _: replace(good, **changed)), usage, state)
+
+
+def test_a_turn_under_a_policy_that_remembers_runs_no_more_than_1_6_times_the_python_of_one_without() -> None:
+    """A backtest of few containers is all such turns; what it costs is measured by `tests/bench/policy_costs.py`."""
+
+    def above_the_peak(usage: EvidenceColumns, state: PolicyState) -> RecommendedColumns:
+        own, floor = usage.builtin, state["peak"] * 1.2
+        memory = (own.lower_memory, np.fmax(own.target_memory, floor), np.fmax(own.upper_memory, floor))
+        return RecommendedColumns(own.lower_cpu, own.target_cpu, own.upper_cpu, *memory)
+
+    def remember(samples: SampleColumns, state: PolicyState) -> None:
+        state["peak"] = np.fmax(state["peak"] * 0.5, samples.memory)
+
+    policy = CodePolicy(NAME, above_the_peak, remember, state=(StateColumn("peak"),))
+
+    def lines(reference: str) -> int:
+        stage = Recommender(VerticalSettings(policy=reference), 0, lambda name: policy if name == NAME else None)
+        stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+        turns = [turn(at, pod_metrics=[scrape(at, [(API.key, "a", "app", 0.1, 5e8)])]) for at in (START, START + MINUTE)]
+        stage.conclude(turns[0])
+        return steps(lambda: stage.conclude(turns[1]))
+
+    assert lines(NAME) <= 1.6 * lines("")
 
 
 def test_a_strict_policy_ends_what_runs_it() -> None:
