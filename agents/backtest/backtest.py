@@ -33,6 +33,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from streams.log.log_port import Log
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
@@ -71,6 +72,8 @@ class Backtest:
     score: Score = field(default_factory=Score)
     in_columns: bool = False
     """Only the recommender decides, and no decision is needed: see `recommender_runner.covers`."""
+    in_place: bool = False
+    """Changed pods go on as they are; otherwise each starts again."""
     _runner: EventRunner | RecommenderRunner = field(init=False)
     _updates: SimulatedUpdates = field(init=False)
     _refuse: Sequence[Callable[[Event], str | None]] = field(init=False)
@@ -85,7 +88,7 @@ class Backtest:
             self._runner = RecommenderRunner(stages, self.topics)
         else:
             self._runner = EventRunner(self.stages, self.topics, input_topics())
-        self._updates = SimulatedUpdates(self.score.containers, self.updates)
+        self._updates = SimulatedUpdates(self.score.containers, self.updates, in_place=self.in_place)
 
     def apply(self, frame: Frame) -> None:
         """Score one frame with what was recommended before it, then take its turns."""
@@ -205,28 +208,34 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
     by_workload: bool = False,
     samples: SampleRows | None = None,
     in_columns: bool = True,
+    mode: UpdateMode | None = None,
 ) -> Iterator[Backtest]:
     """Yields the backtest from time to time while it goes through `trace`, and at the end; its card has the score.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
     one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.
-    `samples`: also keep each sample.
+    `samples`: also keep each sample. `mode`: how a policy says that all pods are changed; without it they are changed as by
+    Recreate, and decided about as if nobody said how.
     `in_columns`: where the recommender alone decides (`recommender_runner.covers`), no decision is built; the score is the same.
     """
     alone = Topics(topics.prefix, 1)
     score = Score(sums=ContainerSums() if by_workload else None, samples=samples)
-    backtest = Backtest(stages, alone, updates, score, in_columns=in_columns and covers(stages, alone))
-    for number, frame in enumerate(frames_of(trace, alone, cluster), start=1):
+    in_columns = in_columns and covers(stages, alone)
+    backtest = Backtest(stages, alone, updates, score, in_columns=in_columns, in_place=mode is UpdateMode.IN_PLACE)
+    for number, frame in enumerate(frames_of(trace, alone, cluster, mode), start=1):
         backtest.apply(frame)
         if number % _STRETCH == 0:
             yield backtest
     yield backtest
 
 
-def frames_of(trace: Trace, topics: Topics, cluster: str) -> Iterator[Frame]:
-    """A trace as frames: one for each time of which it has a scrape, and one for its end."""
+def frames_of(trace: Trace, topics: Topics, cluster: str, mode: UpdateMode | None = None) -> Iterator[Frame]:
+    """A trace as frames: one for each time of which it has a scrape, and one for its end. `mode` as in `over_trace`."""
     events: list[RoutedEvent] = []
     for moment in TraceMoments(trace, topics, cluster):
+        if mode is not None:
+            events.append(RoutedEvent(VerticalPolicyChanged(moment.at, "*", "backtest", mode), "rules", 0))
+            mode = None
         events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
         if moment.ends:
             yield Frame(times.nearest_ms(moment.at), events)

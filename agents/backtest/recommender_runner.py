@@ -19,8 +19,8 @@ from schemas.catalogue import Event
 from schemas.names import Place
 from streams.topics import Topics
 
-TRACE_TOPICS = ("pod-changes", "pod-changes-by-cluster", "oom-events", "pod-metrics")
-"""Where the facts of a trace go."""
+TRACE_TOPICS = ("rules", "pod-changes", "pod-changes-by-cluster", "oom-events", "pod-metrics")
+"""Where the facts of a trace go, and the policy that says how all of its pods are changed."""
 
 _Check = tuple[Callable[[Event], str | None], Callable[[Event, int], str | None]]
 

@@ -119,11 +119,22 @@ class RecordedContainers:
             self.columns["alive"][row] = 0.0
             self._living = None
 
+    def rows_of(self, pod: int) -> Rows:
+        """The rows of a pod's containers."""
+        return np.array(self._rows_of[pod], np.int64)
+
+    def targets(self, rows: Rows) -> Floats:
+        """(2, rows) The CPU and memory that are recommended now."""
+        return self.advice(rows)[:, [_TARGET_CPU, _TARGET_MEMORY]].T
+
+    def give(self, rows: Rows) -> None:
+        """What is recommended now for these containers is in force from now on."""
+        self.columns["cpu"][rows], self.columns["memory"][rows] = self.targets(rows)
+
     def admit(self, pod: int, at: float) -> None:
         """A pod starts again, with the present recommendation for its containers."""
-        rows = self._rows_of[pod]
-        advice = self.advice(rows)
-        self.columns["cpu"][rows], self.columns["memory"][rows] = advice[:, _TARGET_CPU], advice[:, _TARGET_MEMORY]
+        rows = self.rows_of(pod)
+        self.give(rows)
         self.columns["over"][rows] = 0.0
         self.columns["reached"][rows] = np.nan
         self.started[pod], self.killed[pod] = at, np.nan

@@ -2,8 +2,9 @@
 
 A pod is changed when a request is outside its bounds, when it was killed recently and soon after its start, or when it is old
 enough and far enough from its target: the rules of the updater (agents.logic.updates, upstream's pkg/updater/priority). A changed
-pod starts again, as under the update mode Recreate. Every workload counts as one with a policy that changes pods. How many may be
-away at the same time, and all other guards, are left to the updater, whose plans the card counts separately.
+pod starts again, as under the update mode Recreate; or it goes on with other requests, as under InPlace, and then nothing of it
+is lowered again while it cools down. Every workload counts as one with a policy that changes pods. How many may be away at the
+same time, and all other guards, are left to the updater, whose plans the card counts separately.
 """
 
 import numpy as np
@@ -19,9 +20,11 @@ _LEAST = 1e-3
 class SimulatedUpdates:
     """Changes the pods of `containers` as an updater with these settings would."""
 
-    def __init__(self, containers: RecordedContainers, settings: UpdateSettings) -> None:
-        self._containers, self._settings = containers, settings
+    def __init__(self, containers: RecordedContainers, settings: UpdateSettings, *, in_place: bool = False) -> None:
+        self._containers, self._settings, self._in_place = containers, settings.in_force, in_place
         self._taken: int | None = None
+        self._resized: dict[int, float] = {}
+        """By pod, when it was changed in place last."""
 
     def step(self, number: int) -> int:
         """Look at all pods if the turn `number` begins an interval; how many running containers were changed."""
@@ -36,14 +39,29 @@ class SimulatedUpdates:
             rows, advice = rows[advised], advice[advised]
         if not len(rows):
             return 0
-        changed = np.flatnonzero(self._due(rows, advice, number / 1000))
-        if not len(changed):
+        now = number / 1000
+        changed = np.flatnonzero(self._due(rows, advice, now)).tolist()
+        if self._in_place:
+            changed = [pod for pod in changed if self._resize(pod, now)]
+        else:
+            for pod in changed:
+                self._containers.admit(pod, now)
+        if not changed:
             return 0
-        for pod in changed.tolist():
-            self._containers.admit(pod, number / 1000)
         hit = rows[np.isin(self._containers.pod[rows], changed)]
         self._containers["changes"][hit] += 1.0
         return len(hit)
+
+    def _resize(self, pod: int, now: float) -> bool:
+        """Change a pod as it runs, unless it cools down and would lose something; whether it was changed."""
+        rows, before = self._containers.rows_of(pod), self._resized.get(pod, -np.inf)
+        wanted = self._containers.targets(rows)
+        held = np.array([self.requests(rows, resource) for resource in _RESOURCES])
+        if now - before < self._settings.cool_down and (wanted < held).any():
+            return False
+        self._containers.give(rows)
+        self._resized[pod] = now
+        return True
 
     def _due(self, rows: Rows, advice: Floats, now: float) -> Flags:
         """(pods,) Whether each pod is to be changed."""

@@ -55,7 +55,8 @@ def backtest(  # noqa: PLR0913  # the flags of a command
         tuple[str, ...],
         Parameter(
             help="Compare this policy with the baseline, the recording's own requests and an hourly oracle; may be given again. "
-            "`default`, `upstream`, a settings file (.yaml), or settings such as `p97:vertical.target_cpu_percentile=0.97`.",
+            "`default`, `upstream`, a settings file (.yaml), or settings such as `p97:vertical.target_cpu_percentile=0.97`. With "
+            "`@in-place` or `@recreate` after it, pods are changed in that way.",
             consume_multiple=False,
         ),
     ] = (),

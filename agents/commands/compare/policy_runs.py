@@ -19,6 +19,7 @@ from agents.run.pipeline import stages
 from agents.settings import log_factory, recorded_log
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
+from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
 
 
@@ -46,7 +47,7 @@ def run(  # noqa: PLR0913, PLR0917  # what is compared, and how
         if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
             scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices, rows)
         else:
-            done = played(file, spec.settings, jobs, rows)
+            done = played(file, spec.settings, jobs, rows, mode=spec.mode)
             scores[spec.name] = _scored(spec.name, done, "ours", prices)
     if done is None:
         done = played(file, settings, jobs)
@@ -60,7 +61,7 @@ def scored_alone(file: Path, spec: PolicySpec, prices: PriceList, samples: Sampl
     """The score of one policy that stages decide by; what the process of a policy written as code does."""
     if spec.settings is None:
         raise BadInput(f"the policy '{spec.name}' is decided by no stage")
-    return _scored(spec.name, played(file, spec.settings, 1, samples), "ours", prices)
+    return _scored(spec.name, played(file, spec.settings, 1, samples, mode=spec.mode), "ours", prices)
 
 
 def _rows(folder: Path, policy: str) -> SampleRows:
@@ -68,10 +69,14 @@ def _rows(folder: Path, policy: str) -> SampleRows:
     return SampleRows(folder, policy)
 
 
-def played(file: Path, settings: Settings, jobs: int | None, samples: SampleRows | None = None) -> PartialScore:
+def played(
+    file: Path, settings: Settings, jobs: int | None, samples: SampleRows | None = None, *, mode: UpdateMode | None = None
+) -> PartialScore:
     """One policy over a trace, a log file or an incident file. Raises BadInput."""
     if not recorded_log.is_log(file):
-        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True, samples=samples)
+        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True, samples=samples, mode=mode)
+    if mode is not None:
+        raise BadInput(f"'{file}' has policies, which say how pods are changed; only a usage trace is changed as '@' says")
     found = recorded_log.reading(settings, file)
     with log_factory.log(found) as log:
         backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums(), samples=samples))

@@ -5,6 +5,7 @@
 recording's own requests; `oracle` knows each hour in advance. A YAML file has settings as `--config` takes them. A Python file,
 or the name of an installed entry point, is a policy written as code. Settings stand in one word,
 `p97:vertical.target_cpu_percentile=0.97,vertical.margin=0.1`, with the policy's name before a colon or without one.
+Any of them that decides may say how pods of a usage trace are changed: `adaptive@in-place`, `adaptive@recreate`.
 """
 
 from collections.abc import Sequence
@@ -17,19 +18,22 @@ from agents.logic.vertical.vertical_settings import ADAPTIVE, VerticalSettings
 from agents.policies import policy_sources
 from agents.settings.all_settings import Settings
 from agents.settings.loading import load
+from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
 
 SIDES = {"recorded": "own", "oracle": "oracle"}
 """Policies that no stage decides."""
 BASELINE = "upstream"
+MODES = {"in-place": UpdateMode.IN_PLACE, "recreate": UpdateMode.RECREATE}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """One policy. `settings` is None for one of SIDES."""
+    """One policy. `settings` is None for one of SIDES; `mode` is how pods are changed, where the name says it."""
 
     name: str
     settings: Settings | None
+    mode: UpdateMode | None = None
 
 
 def read(texts: Sequence[str], base: Settings, given: Sequence[str]) -> list[PolicySpec]:
@@ -43,6 +47,15 @@ def read(texts: Sequence[str], base: Settings, given: Sequence[str]) -> list[Pol
 
 
 def _spec(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
+    policy, _, mode = text.rpartition("@")
+    if policy and mode in MODES:
+        if policy in SIDES:
+            raise BadInput(f"'{policy}' changes no pods, so it has no '@{mode}'")
+        return replace(_policy(policy, base, given), name=text, mode=MODES[mode])
+    return _policy(text, base, given)
+
+
+def _policy(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
     if text in SIDES:
         return PolicySpec(text, None)
     if text == "default":

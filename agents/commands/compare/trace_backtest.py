@@ -21,6 +21,7 @@ from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from agents.terminal.progress_line import ProgressLine
+from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
 from streams.sources.traces import Trace, TracePart
 
@@ -35,12 +36,19 @@ class _Part:
     trace: TracePart
     settings: Settings
     by_workload: bool
+    mode: UpdateMode | None
 
 
-def scored(
-    file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False, samples: SampleRows | None = None
+def scored(  # noqa: PLR0913  # all by keyword but what is scored
+    file: Path,
+    settings: Settings,
+    *,
+    jobs: int | None,
+    by_workload: bool = False,
+    samples: SampleRows | None = None,
+    mode: UpdateMode | None = None,
 ) -> PartialScore:
-    """The score of everything in a trace. Raises BadInput.
+    """The score of everything in a trace. Raises BadInput. `mode` as in `backtest.over_trace`.
 
     `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start; one where
     each sample is kept, too (`samples`).
@@ -57,13 +65,13 @@ def scored(
         try:
             parts = list(_dealt(trace, _processes(trace, settings, jobs if samples is None else 1)))
             if len(parts) > 1:
-                asked = [_Part(trace.part(who), settings, by_workload) for who in parts]
+                asked = [_Part(trace.part(who), settings, by_workload, mode) for who in parts]
                 found = worker_processes.run(("scoring", str(file)), _scored_part, asked, line.show)
                 whole = [part for part in found if part is not None]
                 if len(whole) == len(parts):
                     return joined(whole)
                 note("records of this trace are set aside, and a scrape is set aside whole: scoring again in one process")
-            return _scored(trace, settings, line.show, by_workload=by_workload, samples=samples).score.part()
+            return _scored(trace, settings, line.show, by_workload=by_workload, samples=samples, mode=mode).score.part()
         finally:
             line.end()
 
@@ -92,18 +100,27 @@ def _scored_part(report: Report, part: _Part) -> PartialScore | None:
     """What one process does; None when it found records that are set aside."""
     trace = Trace(part.trace)
     try:
-        done = _scored(trace, part.settings, report, by_workload=part.by_workload, whole=False)
+        done = _scored(trace, part.settings, report, by_workload=part.by_workload, whole=False, mode=part.mode)
         return None if done.score.dead_letters else done.score.part()
     finally:
         trace.close()
 
 
 def _scored(  # noqa: PLR0913  # all by keyword but the three that say what is scored
-    trace: Trace, settings: Settings, show: Report, *, by_workload: bool, whole: bool = True, samples: SampleRows | None = None
+    trace: Trace,
+    settings: Settings,
+    show: Report,
+    *,
+    by_workload: bool,
+    mode: UpdateMode | None,
+    whole: bool = True,
+    samples: SampleRows | None = None,
 ) -> Backtest:
     """The backtest at its end, or, of a part, where it found the first record that is set aside."""
     topics = log_factory.topics(settings)
-    for done in over_trace(trace, stages(settings), topics, updates=settings.updates, by_workload=by_workload, samples=samples):
+    for done in over_trace(
+        trace, stages(settings), topics, updates=settings.updates, by_workload=by_workload, samples=samples, mode=mode
+    ):
         show(done.score.rows)
         if done.score.dead_letters and not whole:
             break

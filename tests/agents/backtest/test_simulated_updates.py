@@ -63,6 +63,19 @@ def test_a_larger_difference_within_the_bounds_waits_until_the_pod_is_old_enough
     assert [updates.step(START_MS + hours * HOUR) for hours in (14, 23, 24)] == [0, 0, 1]
 
 
+def test_in_place_a_pod_goes_on_and_nothing_of_it_is_lowered_again_while_it_cools_down() -> None:
+    rows, _ = one_pod(100.0)
+    updates, minute = SimulatedUpdates(rows, SETTINGS, in_place=True), 60_000
+    steps = []
+    for number, cores in enumerate((200.0, 150.0, 250.0, 150.0)):  # down waits, up does not
+        rows.advise([(WEB.key, "c0")], [advice(cores, cores, cores)])
+        steps.append((updates.step(START_MS + number * minute), rows["cpu"][0]))
+    assert steps == [(1, 200.0), (0, 200.0), (1, 250.0), (0, 250.0)]
+    assert updates.step(START_MS + 16 * minute) == 0
+    assert updates.step(START_MS + 17 * minute) == 1, "15 minutes after the last change"
+    assert rows.started[0] == times.to_seconds(START)
+
+
 def test_a_request_outside_its_bounds_is_changed_at_once_and_a_pod_as_a_whole() -> None:
     rows = RecordedContainers()
     rows.pod_changed(seen(Amounts(Cores(1.0)), Amounts(Cores(5.0))))
