@@ -353,8 +353,17 @@ def test_whoever_may_edit_a_namespace_may_neither_command_nor_read_logins_nor_en
         ("impersonate", CORE, "serviceaccounts", home),
         ("create", CORE, "serviceaccounts/token", home),
         ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+        ("patch", CORE, "namespaces", namespace),
+        ("create", CORE, "limitranges", namespace),
+        ("create", CRANE, "effectivehorizontalpodautoscalers", namespace),
+        ("create", PREDICTION, "timeseriespredictions", namespace),
+        ("create", "autoscaling.x-k8s.io", "capacitybuffers", namespace),
+        ("update", "coordination.k8s.io", "leases", home),
+        ("patch", CORE, "nodes", ""),
     ]
     assert [each for each in refused if may(*each)] == []
+    own = [(HPA, "horizontalpodautoscalers"), ("policy", "poddisruptionbudgets"), (APPS, "deployments/scale"), (CORE, "pods")]
+    assert [each for each in own if not may("patch", *each, namespace)] == [], "what docs/security.md says that it has"
     with pytest.raises(Refused, match="403"):
         theirs.post(
             "/apis/ullage.internal/v1alpha1/clustercontrols",

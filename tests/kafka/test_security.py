@@ -8,7 +8,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,8 @@ USERS = (
     "nodes",
     "expander",
     "load",
+    "mirror",
+    "policies",
     "groupless",
     "planner",
 )
@@ -390,3 +394,22 @@ def _first(log: KafkaLog, commands: Commands) -> str:
 
     commands.wait(look, 240, "there is an outcome")
     return found[0]
+
+
+def test_every_user_of_the_docs_reads_its_own_topics_and_is_refused_at_all_others(kafka: SecuredKafka) -> None:
+    names = [spec.name for spec in (*Topics(PREFIX, 2).specs(1), *changelog_specs(PREFIX, stage_names(), 2, 1))]
+    with KafkaLog(kafka.connection()) as log:
+        log.append([NewRecord(name, 0, b"key", b"{}") for name in names])
+
+    def readable(user: str) -> set[str]:
+        found = set()
+        with KafkaLog(kafka.connection(user)) as log:
+            for name in names:
+                with suppress(LogUnavailable):
+                    assert log.poll({(name, 0): 0}, wait=30.0, limit=1), (user, name)
+                    found.add(name)
+        return found
+
+    for user, grants in documented_rights().items():
+        own = [grant.name for grant in grants if (grant.operation, grant.resource) == ("Read", "topic")]
+        assert readable(user) == {name for name in names if any(fnmatchcase(name, pattern) for pattern in own)}, user

@@ -5,17 +5,31 @@ from datetime import timedelta
 
 import pytest
 
+from agents.logic.replicas.served_metrics import ServedMetrics
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater import Updater
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.decisions.pod_updates import ResizePlanned
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import ContainerPolicy
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
+from streams import compacted_copy
 from streams.consumers.executing import plan_evidence
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from tests.support.admission_scene import AdmissionScene
+from tests.support.admission_scene import NAMES, AdmissionScene
 from tests.support.attested_plans import with_attestations
+from tests.support.cluster_events import API, MINUTE, pod, scrape, turn, when
+from tests.support.cluster_events import START as NOON
 from tests.support.consumer_scene import START, ConsumerScene, eviction_of, resize_of, scene_at_two
+from tests.support.metrics_api_scene import AT, CLUSTER, NAMESPACE, ehpa, forecast, selector
 
 MIB = 1 << 20
 
@@ -93,3 +107,91 @@ def test_facts_a_plan_by_a_false_picture_of_a_pod_is_not_carried_out(scene: Cons
     (outcome,) = scene.outcomes()
     assert outcome.result is Result.REFUSED
     assert outcome.at - START >= timedelta(hours=2)
+
+
+def test_control_latest_commands_what_starts_later_and_nothing_that_is_at_work(scene: ConsumerScene) -> None:
+    scene.control(Mode.SHADOW)
+    for name in compacted_copy.COPIES:
+        compacted_copy.complete(scene.log, scene.topics, name)
+    at_work = resizer(scene.context, scene.client)
+    at_work.poll_once()
+    forged = ControlChanged(START + timedelta(hours=2), "demo", Mode.APPLY)
+    scene.log.append(
+        [scene.codec.encode(forged, topic="control-latest", key="demo", partition=scene.topics.partition_of("demo"), source="/m")]
+    )
+    scene.plan(resize_of(scene.pod(), "x"))
+    at_work.poll_once()
+    assert scene.client.acts == []
+    plan = resize_of(scene.pod(), "y")
+    scene.plan(plan)
+    resizer(scene.context, scene.client).poll_once()
+    assert scene.client.acts == [f"resize {plan.pod.name}"]
+
+
+def test_rules_a_policy_of_any_name_decides_what_new_pods_get() -> None:
+    scene = AdmissionScene()
+    most = ContainerPolicy("*", max_allowed=Amounts(Cores(0.01), None))
+    scene.policy(VerticalPolicyChanged(START, "demo/default/*", "1", containers=(most,)), "mallory")
+    scene.recommend()
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "10m"
+
+
+def test_quota_changes_a_forged_quota_keeps_new_pods_of_its_namespace_as_they_are() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend()
+    forged = ResourceQuotaChanged(START, "demo", "default", "m", {"requests.cpu": "200m"}, {"requests.cpu": "0"})
+    partition = NAMES.partition_of(forged.key)
+    scene.log.append([scene.codec.encode(forged, topic="quota-changes", key=forged.key, partition=partition, source="/m")])
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "100m"
+
+
+def test_policies_a_forged_limit_range_bounds_new_pods() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend()
+    forged = LimitRangeChanged(START, "demo", "default", "m", (Limit(LimitType.CONTAINER, least=Amounts(Cores(2.0), None)),))
+    scene.policy(forged, forged.key)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "2"
+
+
+def test_recommendations_by_cluster_a_forged_amount_is_planned_within_the_policy_and_the_budget() -> None:
+    most = Amounts(Cores(0.3), Bytes(1024 * MIB))
+    policy = VerticalPolicyChanged(when(NOON), "*", "1", UpdateMode.IN_PLACE, (ContainerPolicy("*", max_allowed=most),))
+    updater, pods = Updater(UpdateSettings(), 0), [pod(f"p{number}", NOON) for number in range(20)]
+    apply = ControlChanged(when(NOON), "demo", Mode.APPLY)
+    updater.step(turn(NOON, policies=[policy], control=[apply], pod_changes_by_cluster=pods))
+    huge = Amounts(Cores(9_000.0), Bytes(1 << 50))
+    at = NOON + 10 * MINUTE
+    key = f"recommender/0/{at}/requests/{API.key}"
+    forged = RequestsRecommended(key, when(at), API, (ContainerRecommendation("app", huge, huge, huge, huge),), {})
+    plans = [each.event for each in updater.step(turn(at, recommendations_by_cluster=[forged]))]
+    resizes = [plan for plan in plans if isinstance(plan, ResizePlanned)]
+    assert [plan.requests for plan in resizes] == [{"app": most}] * 2, "a tenth of 20 pods"
+
+
+def test_load_forecasts_what_an_hpa_reads_is_the_forged_load_until_it_expires() -> None:
+    forged = forecast("web", 1e6)
+    served = ServedMetrics(CLUSTER, {forged.key: forged}.get)
+    served.apply(ehpa())
+    asked = ("crane_autoscaling_prediction", NAMESPACE, selector())
+    assert served.answer(*asked, AT.timestamp()) == 10**9
+    assert "is outdated" in str(served.answer(*asked, AT.timestamp() + 3601))
+
+
+def test_metrics_and_kills_raise_a_recommendation_within_the_maximum_of_the_policy() -> None:
+    most = Amounts(Cores(0.3), Bytes(600 * MIB))
+    policy = VerticalPolicyChanged(when(NOON), "*", "1", containers=(ContainerPolicy("*", max_allowed=most),))
+    recommender = Recommender(VerticalSettings(), 0)
+    recommender.step(turn(NOON, policies=[policy], pod_changes=[pod("a", NOON)]))
+    said = []
+    for minute in range(1, 30):
+        at = NOON + minute * MINUTE
+        forged = scrape(at, [(API.key, "a", "app", 1e5, 1e15)])
+        kill = ContainerOOMKilled(when(at), API, pod("a", NOON).pod, "app", minute, Bytes(1 << 45), Bytes(1 << 45))
+        said += recommender.step(turn(at, pod_metrics=[forged], oom_events=[kill]))
+    targets = [each.event.containers[0].target for each in said if isinstance(each.event, RequestsRecommended)]
+    assert set(targets) == {most}
