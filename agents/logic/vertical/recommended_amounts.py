@@ -136,7 +136,7 @@ def grounds_of(
 def _judged(
     these: MemberSelection, members: ContainerIndex, evidence: Evidence, cpu: Estimate, memory: Estimate
 ) -> JudgedContainers:
-    minimum, in_place = np.stack([cpu.minimum, memory.minimum]), these.rules[:, PLACE["in_place"]] > 0.0
+    minimum, in_place = np.array([cpu.minimum, memory.minimum]), these.rules[:, PLACE["in_place"]] > 0.0
     parts = partial(_parts, members, these)
     return JudgedContainers(these.single, parts, _history(evidence), minimum, lambda: (cpu, memory), in_place)
 
