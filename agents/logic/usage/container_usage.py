@@ -71,6 +71,8 @@ class UsageSettings:
     """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
     window_peaks: bool = False
     """Memory is the highest use within a scrape's window, where its source knows that. Upstream's sources do not."""
+    cpu_peaks: bool = False
+    """Likewise CPU."""
     leak_hours: int = 0
     """Hours in a row in which the lowest memory use of a leaking container rose; 0 looks for no leaks."""
 
@@ -124,15 +126,22 @@ class ContainerUsage:
 
     def scrape(self, scrape: MetricsScraped, at: float, *, offset: int) -> None:
         """Fold one scrape, whose time is `at`; `offset` is its place, for the cause of what follows from it."""
-        cores, memory = np.asarray(scrape.cores, np.float64), np.asarray(scrape.memory, np.float64)
-        if self.settings.window_peaks and len(scrape.memory_max):
-            memory = np.fmax(memory, np.asarray(scrape.memory_max, np.float64))
+        cores, memory = self.amounts(scrape)
         ends = at - np.asarray(scrape.ages, np.float64) if len(scrape.ages) else None
         for layer in self.lookup.find(scrape.workloads, scrape.pods, scrape.containers):
             order = layer.order
             times = np.full(len(layer.containers), at) if ends is None else ends if order is None else ends[order]
             self.fold(layer, cores if order is None else cores[order], memory if order is None else memory[order], times)
             self.aggregates["offset"][layer.aggregates] = offset
+
+    def amounts(self, scrape: MetricsScraped) -> tuple[Floats, Floats]:
+        """Cores and bytes of each row, as they count: the highest within the window where that is known and wanted."""
+        cores, memory = np.asarray(scrape.cores, np.float64), np.asarray(scrape.memory, np.float64)
+        if self.settings.cpu_peaks and len(scrape.cores_max):
+            cores = np.fmax(cores, np.asarray(scrape.cores_max, np.float64))
+        if self.settings.window_peaks and len(scrape.memory_max):
+            memory = np.fmax(memory, np.asarray(scrape.memory_max, np.float64))
+        return cores, memory
 
     def fold(self, layer: ScrapeLayer, cores: Floats, memory: Floats, at: Floats) -> None:
         """Fold one sample of each resource for distinct containers."""

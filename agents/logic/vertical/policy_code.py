@@ -143,7 +143,8 @@ class SampleColumns:
     seconds: Floats
     """(n,) The time that a sample stands for: since the one before, at most the window that it is averaged over; 0 for a kill."""
     cpu: Floats
-    """(n,) Cores: the 90th percentile over the pods (nearest rank), of one pod its use."""
+    """(n,) Cores: the 90th percentile over the pods (nearest rank), of one pod its use; with `vertical.cpu_peaks` the window's
+    highest, where the source knows it."""
     memory: Floats
     """(n,) Bytes: the highest of the pods, and of the window where the source knows it."""
     pods: Floats

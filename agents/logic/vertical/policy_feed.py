@@ -69,9 +69,7 @@ class PolicyFeed:
     def scraped(self, event: MetricsScraped) -> None:
         """A scrape, which was folded already."""
         at = event.at.timestamp()
-        cores, memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
-        if len(event.memory_max):
-            memory = np.fmax(memory, np.asarray(event.memory_max, np.float64))
+        cores, memory = self.usage.amounts(event)
         ends = at - np.asarray(event.ages, np.float64) if len(event.ages) else np.full(len(cores), at)
         for layer in self.usage.lookup.find(event.workloads, event.pods, event.containers):
             order = slice(None) if layer.order is None else layer.order

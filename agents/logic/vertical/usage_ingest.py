@@ -38,6 +38,7 @@ def usage_settings(settings: VerticalSettings) -> UsageSettings:
         expires=settings.memory_expires,
         zero_is_absent=settings.zero_is_absent,
         window_peaks=settings.window_peaks,
+        cpu_peaks=settings.cpu_peaks,
         leak_hours=settings.leak_hours,
     )
 

@@ -7,7 +7,7 @@ from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 NAME = "recommender"
-PROGRAM = 7
+PROGRAM = 8
 """Counts changes of this capability's code that change what is decided."""
 
 DAY = 86_400.0
@@ -91,6 +91,8 @@ class VerticalSettings:
     """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
     window_peaks: bool = True
     """A memory sample is the highest use within its window, where its source knows that. Upstream's sources know none."""
+    cpu_peaks: bool = False
+    """Likewise a CPU sample. A burst of a second then asks for all of its height, so it is off."""
     interval: Seconds = Seconds(60.0)
     """A workload with new samples is looked at once in this time of events; after an OOM kill at once."""
     heartbeat: Seconds = Seconds(3600.0)

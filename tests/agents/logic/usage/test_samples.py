@@ -104,6 +104,16 @@ def test_the_highest_use_within_a_window_counts_where_it_is_known_and_wanted() -
         assert one.mark("peak") == peak
 
 
+def test_the_highest_cpu_within_a_window_counts_where_it_is_known_and_wanted() -> None:
+    for wanted, cores in ((False, 1.0), (True, 3.0)):
+        one = One(cpu_peaks=wanted)
+        names = tuple((part,) for part in KEY)
+        scrape = MetricsScraped(None, "c", *names, [1.0], [np.nan], cores_max=[3.0])  # type: ignore[arg-type]
+        one.usage.scrape(scrape, T0, offset=0)
+        [found] = one.usage.cpu.percentiles(np.array([0]), [0.9])
+        assert cores <= found[0] <= cores * 1.06, "the end of its bucket"
+
+
 def test_repeated_oom_kills_do_not_run_away_and_a_larger_one_replaces_the_peak() -> None:
     one = One()
     peaks = []

@@ -183,6 +183,26 @@ def test_a_turn_under_a_policy_that_remembers_runs_no_more_than_1_6_times_the_py
     assert lines(NAME) <= 1.6 * lines("")
 
 
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [({}, (0.1, 9e8)), ({"window_peaks": False}, (0.1, 5e8)), ({"cpu_peaks": True}, (0.7, 9e8))],
+)
+def test_a_policy_observes_the_highest_use_within_a_window_where_the_estimator_does(
+    changed: dict[str, bool], seen: tuple[float, float]
+) -> None:
+    shown: list[tuple[float, float]] = []
+
+    def look(samples: SampleColumns, _: PolicyState) -> None:
+        shown.append((samples.cpu[0], samples.memory[0]))
+
+    policy = CodePolicy(NAME, lambda usage, _: usage.builtin, look, state=(StateColumn("nothing"),))
+    stage = Recommender(VerticalSettings(policy=NAME, **changed), 0, lambda name: policy if name == NAME else None)  # type: ignore[arg-type]
+    stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+    sample = replace(scrape(START, [(API.key, "a", "app", 0.1, 5e8)]), cores_max=np.array([0.7]), memory_max=np.array([9e8]))
+    stage.step(turn(START, pod_metrics=[sample]))
+    assert shown == [seen]
+
+
 def test_a_strict_policy_ends_what_runs_it() -> None:
     stage = Recommender(
         VerticalSettings(policy=NAME), 0, lambda name: stateless(divides_by_nothing, strict=True) if name == NAME else None
