@@ -1,7 +1,8 @@
 """The preset for demonstrations: a small shop whose people guessed their requests, as people do.
 
-Four nodes, or two groups of them, eight deployments, 36 pods, every load shape. Some requests are far too large; those of `cart`
-and `ledger` are too small, so that OOM kills happen within the first hours. On groups of nodes there is a ninth deployment.
+Four nodes, or two groups of them, nine deployments, 36 pods, every load shape. Some requests are far too large; those of `cart`
+and `ledger` are too small, so that OOM kills happen within the first hours, and `checkout` never gets as far as serving: its
+limit is less than it needs, so it is killed after each start. On groups of nodes there is a tenth deployment.
 """
 
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
     SimulatedDeployment(
         "batch",
         "thumbnails",
-        5,
+        3,
         (
             _one(
                 "thumbnails",
@@ -80,6 +81,13 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
         3,
         (_one("metrics", diurnal(low=0.1, high=0.2, memory=420, swing=40), (1.0, 1024), (None, None)),),
         keep=2,
+    ),
+    SimulatedDeployment(
+        "shop",
+        "checkout",
+        2,
+        (_one("checkout", diurnal(low=0.05, high=0.2, memory=165, swing=5), (0.25, 128), (1.0, 128)),),
+        keep=1,
     ),
 )
 

@@ -50,6 +50,8 @@ class SimulatedClusterPoller:
         self._published: PublishedState | None = None
         self._current: dict[str, PodChanged] = {}
         """By uid: the fact that this process published last. Empty after a restart, unlike the published state."""
+        self._looked: dict[str, Pod] = {}
+        """By uid: the pod at the last look. Most pods are the same object at the next one, and need no comparison."""
         self._usage_at: dict[tuple[str, str], datetime] = {}
         self._reported: datetime | None = None
         self._apart, self._scraped = apart, datetime.min.replace(tzinfo=UTC)
@@ -92,7 +94,8 @@ class SimulatedClusterPoller:
     def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
         for pod in pods:
             before = self._current.get(pod.pod.uid)
-            if before is None or at - before.at >= REPUBLISH_AFTER or pod_changed(pod, before.at) != before:
+            known, self._looked[pod.pod.uid] = pod is self._looked.get(pod.pod.uid), pod
+            if before is None or at - before.at >= REPUBLISH_AFTER or (not known and pod_changed(pod, before.at) != before):
                 changed = self._current[pod.pod.uid] = pod_changed(pod, at)
                 yield from self._pod_records(changed)
 
@@ -101,6 +104,7 @@ class SimulatedClusterPoller:
         gone = [known for uid, known in published.pods.items() if uid not in here]
         for workload, pod in sorted(gone, key=lambda known: (known[0].key, known[1].name, known[1].uid)):
             self._current.pop(pod.uid, None)
+            self._looked.pop(pod.uid, None)
             published.forget_pod(pod.uid)
             yield from self._pod_records(PodDeleted(at, workload, pod))
         published.pods.update({pod.pod.uid: (pod.workload, pod.pod) for pod in pods})

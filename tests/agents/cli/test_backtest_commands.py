@@ -36,7 +36,7 @@ def compared(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_every_policy_is_scored_beside_upstream_the_recording_and_the_oracle(compared: Any) -> None:
     assert [each["name"] for each in compared["policies"]] == ["upstream", "default", "wide", "recorded", "oracle"]
-    assert {len(each["workloads"]) for each in compared["policies"]} == {9}
+    assert {len(each["workloads"]) for each in compared["policies"]} == {10}
     cost = {each["name"]: sum(w["cost"] for w in each["workloads"]) for each in compared["policies"]}
     assert cost["oracle"] < cost["upstream"] < cost["wide"]
     assert compared["prices"]["origin"] == "OpenCost's default rates"

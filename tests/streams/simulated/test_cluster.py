@@ -194,7 +194,7 @@ def test_the_demo_has_all_its_pods_running_and_its_oom_kills_within_the_first_ho
     pods = cluster.pods()
     assert len(pods) == 36
     assert all(pod.phase is PodPhase.RUNNING for pod in pods)
-    assert {pod.workload.name for pod in pods if pod.ooms} == {"cart", "ledger"}
+    assert {pod.workload.name for pod in pods if pod.ooms} == {"cart", "checkout", "ledger"}
 
 
 ACTIONS = st.lists(

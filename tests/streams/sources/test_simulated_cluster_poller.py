@@ -95,7 +95,7 @@ def test_every_pod_is_announced_once_to_both_topics_and_then_only_when_it_change
     scene.cluster.advance(START + timedelta(hours=1))
     scene.source.scrape(START + timedelta(hours=1))
     changed = {event.workload.name for event in scene.events("pod-changes-by-cluster")[36:] if isinstance(event, PodChanged)}
-    assert changed == {"cart", "ledger"}
+    assert changed == {"cart", "checkout", "ledger"}
 
 
 def test_a_pod_of_which_there_is_nothing_new_is_published_again_after_three_hours(scene: Scene) -> None:
@@ -250,7 +250,7 @@ def test_while_the_log_is_away_facts_wait_and_nothing_is_lost(scene: Scene) -> N
 
 
 def test_beyond_the_bound_old_scrapes_are_dropped_first(scene: Scene) -> None:
-    scene.source = scene.another_source(bound=60_000)
+    scene.source = scene.another_source(bound=90_000)
     scene.minutes(1, 1)
     scene.log.away = True
     scene.minutes(2, 20)

@@ -106,7 +106,7 @@ def test_every_link_leads_to_a_page_or_a_part_of_it(page: str) -> None:
     links = set(re.findall(r'href="#([^"]*)"', page))
     assert links <= pages | parts
     assert {"/nodes", "/shop", "/shop/Deployment/cart", "savings"} <= links
-    assert len(pages) == 1 + 1 + 4 + 9, "the overview, the nodes, namespaces and workloads"
+    assert len(pages) == 1 + 1 + 4 + 10, "the overview, the nodes, namespaces and workloads"
 
 
 def test_a_workloads_page_has_its_acts_with_their_explanations_and_what_to_write_down(page: str) -> None:
@@ -164,7 +164,7 @@ def test_what_bears_the_newest_ticks_time_is_of_the_stretch(page: str, log: Path
 
 
 def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(page: str) -> None:
-    assert len(charts(page)) == 10
+    assert len(charts(page)) == 11
     for chart in charts(page):
         assert {"used", "requested", "recommended"} <= lines(chart)
         used = re.findall(r'<path class="s used" d="(M[^"]+L[^"]+)"', chart)
@@ -177,7 +177,7 @@ def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their
     assert "GiB" in tile(page, r"requests freed in this time \([-0-9.,]+ USD a month at list prices\)")
     assert tile(page, "nodes removable, as planned and still there") == "0"
     gone = counted(log, capsys, "scheduling-changes", "NodeDetailsRemoved")
-    assert tile(page, "nodes removed by a plan of ours") == str(len(gone)) == "4"
+    assert tile(page, "nodes removed by a plan of ours") == str(len(gone)) == "5"
 
 
 def test_a_stretch_begins_with_the_pods_nodes_and_requests_that_there_were(log: Path) -> None:
@@ -206,7 +206,7 @@ def test_two_halves_of_a_stretch_count_what_the_whole_does(log: Path, minutes: i
             report_data.collect(context, *stretch, top=12, heartbeat=Seconds(3600.0))
             for stretch in ((begin, end), (begin, middle), (middle, end))
         )
-    assert first.removed + second.removed == whole.removed == 4
+    assert first.removed + second.removed == whole.removed == 5
     assert first.kills_after_change + second.kills_after_change == whole.kills_after_change
     assert first.done + second.done == whole.done
     for key, chart in second.charts.items():
