@@ -105,7 +105,7 @@ def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if (cluster.now - since) / 1000 < pause:
         why = evicted.fault or "the successor of the last evicted pod is not known yet"
         return f"{why}; the next pod is evicted after {pause:g} s, after {evicted.vain} in vain"
-    if pause and cluster.workload.acting:
+    if pause and (cluster.workload.acting or any(counts.begun for counts in cluster.groups.values())):  # serving or not
         return "another pod of the workload is evicted, to see whether that changes anything now"
     return None
 
