@@ -26,6 +26,7 @@ parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__d
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--kills", type=int, default=20)
 parser.add_argument("--partitions", type=int, default=0, help="of each topic; as few as a run of the kind has, if not given")
+parser.add_argument("--moved-to", type=int, help="partitions into which the log is moved at the end; 0 moves nothing")
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
 parser.add_argument("--nodes", action="store_true", help="node groups instead of pods")
@@ -51,4 +52,6 @@ else:
     options = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
 if args.partitions:
     options = dataclasses.replace(options, partitions=args.partitions)
+if args.moved_to is not None:
+    options = dataclasses.replace(options, moved_to=args.moved_to)
 sys.exit(asyncio.run(run(options)).exit_code)

@@ -1,9 +1,10 @@
 """The real stages of the pipeline, with settings under which much is done within minutes of event time."""
 
+from agents.engine.stage import Stage
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.run import pipeline
-from agents.settings.all_settings import Settings
+from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Fraction, Seconds
 
 VERTICAL = VerticalSettings(
@@ -24,4 +25,13 @@ UPDATES = UpdateSettings(
     resize_deferred=Seconds(60.0),
     budget=Fraction(0.5),
 )
-STAGES = pipeline.stages(Settings(vertical=VERTICAL, updates=UPDATES))
+
+
+def settings(partitions: int) -> Settings:
+    """Of a log with so many partitions, which stages keyed by cluster know."""
+    return Settings(vertical=VERTICAL, updates=UPDATES, topics=TopicSettings(partitions=partitions))
+
+
+def stages(partitions: int) -> tuple[Stage, ...]:
+    """The pipeline over such a log."""
+    return pipeline.stages(settings(partitions))

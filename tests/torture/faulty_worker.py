@@ -25,7 +25,7 @@ from tests.torture import mutant_workers
 chance = random.Random()
 
 
-def stages(which: str) -> tuple[Stage, ...]:
+def stages(which: str, partitions: int = 1) -> tuple[Stage, ...]:
     if which == "sums":
         from tests.torture import sums_stage
 
@@ -40,7 +40,7 @@ def stages(which: str) -> tuple[Stage, ...]:
         return fast_replica_settings.STAGES
     from tests.torture import fast_pipeline_settings
 
-    return fast_pipeline_settings.STAGES
+    return fast_pipeline_settings.stages(partitions)
 
 
 def obey(order: Path) -> None:
@@ -84,7 +84,7 @@ def main() -> int:
     plan = WorkerPlan(
         where=KafkaConnection(told["brokers"]),
         topics=Topics(told["prefix"], told["partitions"]),
-        stages=stages(told.get("stages", "sums")),
+        stages=stages(told.get("stages", "sums"), told["partitions"]),
         name=told["name"],
         pacing=Pacing(least=Seconds(told.get("least", 1.0)), rate=told.get("rate", 12_000_000), samples=0, quiet=30),
         buffer=told.get("buffer", 32 << 20),

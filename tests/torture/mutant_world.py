@@ -102,7 +102,9 @@ class MutantWorld:
         world = SimulatedWorld(self._advance, [self._consume])
         grid = TickGrid(times.to_ms(START), PERIOD)
         with self.server:
-            rounds = simulate(LogContext.of(self.log, self.topics, NAME), fast_pipeline_settings.STAGES, world, grid)
+            rounds = simulate(
+                LogContext.of(self.log, self.topics, NAME), fast_pipeline_settings.stages(self.topics.partitions), world, grid
+            )
             self._live(rounds, 60)
             self.to_freeze = True
             self._live(rounds, 30)

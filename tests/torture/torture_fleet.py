@@ -20,6 +20,8 @@ class TortureFleet:
 
     def __init__(self, options: TortureOptions, topics: Topics, brokers: str, clock: Clock, *, folder: Path) -> None:
         self.options, self.topics, self.brokers, self.folder = options, topics, brokers, folder
+        self.name = f"t{options.seed}"
+        """What the workers share; their changelogs begin with it."""
         self.done = Counter[str]()
         self.workers = [self._worker(n) for n in range(2)]
         told = {
@@ -27,11 +29,6 @@ class TortureFleet:
             "speed": clock.speed, "period": PERIOD, "faults": 1.0,
         }  # fmt: skip
         self.clocks = TortureClocks(told, folder, self.done, seed=options.seed)
-
-    @property
-    def name(self) -> str:
-        """The name that the workers share; their changelogs begin with it."""
-        return f"t{self.options.seed}"
 
     def start(self) -> None:
         """Start clocks and workers."""
@@ -63,6 +60,13 @@ class TortureFleet:
         for process in self.workers:
             process.kill()
             process.told |= {"tear": "", "skip": 0.0}
+            process.start()
+
+    def go_on_with(self, topics: Topics) -> None:
+        """Start the workers on a log that was moved, whose prefix is their name from now on."""
+        self.topics, self.name = topics, topics.prefix
+        for process in self.workers:
+            process.told |= {"prefix": topics.prefix, "partitions": topics.partitions, "name": topics.prefix}
             process.start()
 
     def end(self) -> None:

@@ -59,6 +59,8 @@ class TortureOptions:
     """Fewer than so many, and the run shows nothing."""
     worker_mutants: tuple[str, ...] = ()
     """What is wrong with the workers."""
+    moved_to: int = 7
+    """Partitions into which the log is moved at the end, in which the workers then go on; 0 moves nothing."""
     clusters: bool = True
     """Whether there are simulated clusters and consumers at all."""
     consumer_mutants: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ SHORT = TortureOptions(
     1,
     kills=3,
     partitions=2,
+    moved_to=0,
     freezes=1,
     tears=1,
     burst=3,

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.commands.change import topics_move
 from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
+from agents.settings.all_settings import LogSettings, TopicSettings, WorkerSettings
 from streams.broker import Broker, BrokerSettings
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.support import ticks
-from tests.torture import faulty_worker, kafka_topics, recomputation
+from tests.torture import fast_pipeline_settings, faulty_worker, kafka_topics, recomputation
 from tests.torture.consumer_blows import ConsumerBlows
 from tests.torture.generated_load import Clock, Load, keep_sending
 from tests.torture.recomputation import Report
@@ -44,7 +46,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.topics = Topics(f"torture{self.options.seed}", self.options.partitions)
-        self.stages: tuple[Stage, ...] = faulty_worker.stages(self.options.stages)
+        self.stages: tuple[Stage, ...] = faulty_worker.stages(self.options.stages, self.options.partitions)
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
         self.fleet = TortureFleet(self.options, self.topics, self.broker.bootstrap, self.clock, folder=self.folder)
         broker_needed = asyncio.Lock()
@@ -152,6 +154,29 @@ class Run:
                 report.figures.update(figures)
                 report.wrong += wrong
 
+    async def move(self, report: Report) -> None:
+        """`topics move`, once all have ended; the workers go on in the copy, and what is wrong there is added to the report."""
+        before = fast_pipeline_settings.settings(self.topics.partitions).model_copy(
+            update={
+                "log": LogSettings(brokers=self.broker.bootstrap),
+                "topics": TopicSettings(prefix=self.topics.prefix, partitions=self.topics.partitions),
+                "worker": WorkerSettings(name=self.fleet.name),
+            }
+        )
+        there = Topics(f"{self.topics.prefix}moved", self.options.moved_to)
+        await asyncio.to_thread(topics_move.run, before, partitions=there.partitions, to=there.prefix)
+        self.topics, moved = there, self.last + 1
+        self.stages = faulty_worker.stages(self.options.stages, there.partitions)
+        self.fleet.go_on_with(there)
+        await self._clean_ticks(self.last + 2 * PERIOD)
+        until = time.monotonic() + STARTING
+        while set(await self._marks()) != {self.last} and time.monotonic() < until:
+            await self.fleet.rest(1.0)
+        self.fleet.end()
+        found = await recomputation.recompute(self.broker.bootstrap, there, self.stages, self.fleet.name, since=moved)
+        report.figures["records after the move"] = found.figures["records"]
+        report.wrong += [f"after the move: {wrong}" for wrong in found.wrong]
+
     def unexpected_exits(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
         consumers = [each.process for each in self.consumers]
@@ -191,6 +216,8 @@ async def run(options: TortureOptions) -> Report:
         run.end()
         report = await recomputation.recompute(broker.bootstrap, run.topics, run.stages, run.fleet.name)
         await run.judge(report)
+        if settled and options.moved_to and options.stages == "pipeline":
+            await run.move(report)
     finally:
         run.end()
         run.close()
