@@ -19,7 +19,7 @@ _SAMPLES_A_MINUTE = 2
 """Of a container: one of CPU, one of memory."""
 _TICKS_A_SECOND = 2
 _WRITTEN = re.compile(r"^\| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", re.MULTILINE)
-_DISK_SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_DISK_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 _SEGMENT_DAYS = 7
 """Days after which Kafka begins a new file. It deletes and compacts whole files, so records stay so much longer at most."""
 _FREE = 0.2

@@ -12,6 +12,8 @@ from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, Workload
@@ -30,6 +32,13 @@ from tests.support.cluster_events import API, MINUTE, pod, scrape, turn, when
 from tests.support.cluster_events import START as NOON
 from tests.support.consumer_scene import START, ConsumerScene, eviction_of, resize_of, scene_at_two
 from tests.support.metrics_api_scene import AT, CLUSTER, NAMESPACE, ehpa, forecast, selector
+from tests.support.node_scene import ScalerRun, group, shape
+from tests.support.node_scene import pod as waiting_pod
+from tests.support.replica_scene import EHPA, MONDAY, ForecasterScene, history, scale
+from tests.support.replica_scene import pods as load_pods
+from tests.support.replica_scene import scrape as load_scrape
+from tests.support.status_scene import StatusScene, vpa
+from tests.support.vpa_server import VpaServer
 
 MIB = 1 << 20
 
@@ -195,3 +204,42 @@ def test_metrics_and_kills_raise_a_recommendation_within_the_maximum_of_the_poli
         said += recommender.step(turn(at, pod_metrics=[forged], oom_events=[kill]))
     targets = [each.event.containers[0].target for each in said if isinstance(each.event, RequestsRecommended)]
     assert set(targets) == {most}
+
+
+def test_scheduling_changes_pods_that_nobody_made_grow_a_group_to_its_maximum_and_no_further() -> None:
+    run = ScalerRun(group(most=10), shape(cpu=975))
+    run.step(*(waiting_pod(f"m-{number}") for number in range(500)))
+    run.run(4.0)
+    assert run.grown == [("a", 0, 10)]
+
+
+def test_pod_metrics_a_load_that_nobody_has_scales_an_ehpas_target_to_its_maximum_and_no_further() -> None:
+    scene, facts = ForecasterScene(), (EHPA, history(MONDAY), *load_pods(MONDAY, 18), scale(MONDAY, 18))
+    decided = scene.run(MONDAY, 60, *facts, load_scrape(MONDAY, 18, 1e5))
+    plans = [each.event for each in decided if isinstance(each.event, ReplicasPlanned)]
+    assert {plan.replicas for plan in plans} == {EHPA.max_replicas}
+
+
+def test_vpa_conditions_a_forged_recommendation_becomes_the_status_of_its_vpa() -> None:
+    with VpaServer() as server:
+        server.make("web/api")
+        scene = StatusScene(server.url)
+        scene.tick()
+        scene.say(vpa())
+        forged = VpaConditionsDecided(
+            id=f"conditions/0/{scene.now}/status/demo/web/api",
+            at=when(scene.now),
+            cluster="demo",
+            namespace="web",
+            name="api",
+            uid="u1",
+            generation=1,
+            conditions=(DecidedCondition(ConditionType.PROVIDED, ConditionStatus.TRUE, when(scene.now)),),
+            containers=(ContainerRecommendation("app", *[Amounts(Cores(64.0), Bytes(1 << 40))] * 4),),
+            because={},
+        )
+        partition = scene.topics.partition_of("demo")
+        scene.log.append([scene.codec.encode(forged, topic="vpa-conditions", key=forged.key, partition=partition, source="/m")])
+        scene.consumer().alone.poll_once()
+        [container] = server.status("web/api")["recommendation"]["containerRecommendations"]
+    assert container["target"]["cpu"] == "64"
