@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from streams.clients.kube.cluster_control_client import PATH
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
+from streams.sources.kube import kube_source
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_namespace import PARTITIONS, WatchedScene, now
@@ -99,8 +101,9 @@ def test_made_changed_and_deleted_the_object_wins_while_it_exists(scene: Watched
 
 
 def test_kubectl_and_the_command_change_the_same_switch_and_why_explains_each_state(
-    scene: WatchedScene, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scene: WatchedScene, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kube_source, "UPKEEP_PERIOD", timedelta(seconds=2))  # what was written past the object is undone then
     where = ["--set", "log.kind=file", "--set", f"log.path={tmp_path / 'log.jsonl'}", "--set", f"topics.partitions={PARTITIONS}"]
     topic = scene.topics.wire("control")
 
