@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.commands.status import waiting_work
+from agents.verify.verification import verify
+from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     NodeRemovalPlanned,
     NodeScalingHalted,
@@ -20,8 +23,10 @@ from schemas.facts.nodes import NodeTaint
 from schemas.facts.scheduled_pods import PodToleration
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds
+from streams.clients.expander_client import ExpanderClient
 from streams.simulated.cluster_spec import Shortage, SimulatedNodeGroup
 from tests.support.asg_scene import Killed, Mortal
+from tests.support.expander_server import chosen, expander_server
 from tests.support.simulated_fleet import START, Fleet, deployment
 
 QUICK: Mapping[str, object] = {"nodes.unneeded_time": 60, "nodes.delay_after_add": 30}
@@ -197,6 +202,30 @@ def by_node(fleet: Fleet) -> dict[str, list[str]]:
         if pod.node is not None:
             found[pod.node].append(pod.name.name)
     return found
+
+
+def test_the_group_grows_that_a_server_chose_over_tls_and_a_replay_needs_no_server(tmp_path: Path) -> None:
+    """Least waste would take the smaller nodes of `near`, and gets the choice only once the server is gone."""
+    groups = [SimulatedNodeGroup("near", "m5.large"), group("far"), group("other")]
+    settings = {**QUICK, "nodes.expanders": "grpc,least-waste", "nodes.expander_timeout": 30, "nodes.scale_down": False}
+    with expander_server(tmp_path, lambda *_: chosen("far", "nobody's")) as server:
+        fleet = Fleet(groups, settings=settings, expander=ExpanderClient(server.url, server.certificate, Seconds(20.0)))
+        fleet.cluster.submit(deployment("job", 0), lasts=6000)
+        fleet.run(minutes=3)
+        assert fleet.waiting == 0
+        assert fleet.cloud.desired == {"near": 0, "far": 1, "other": 0}
+        assert len(server.questions) == 1
+    for _ in range(4):
+        fleet.cluster.submit(deployment("job", 0), lasts=6000)
+    fleet.run(minutes=3)
+    assert fleet.waiting == 0
+    assert fleet.cloud.desired == {"near": 1, "far": 1, "other": 0}
+    asked = fleet.events(ExpanderAsked, "node-updates")
+    first, *_ = grown = fleet.events(ScaleUpPlanned, "node-updates")
+    assert first.because["external expander"] == {"question": asked[0].id, "chose": ["far"]}
+    assert [one.code for one in fleet.events(ScaleRefused, "node-updates") if one.code == "ExpanderFailed"]
+    assert grown[-1].group == "near"
+    assert verify(fleet.context, fleet.pipeline).ok
 
 
 def test_a_node_boots_for_as_long_as_its_group_says() -> None:

@@ -3,6 +3,7 @@
 import signal
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -10,36 +11,65 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.cli.run import PartName
+from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup
+from schemas.outcomes import Action, ActionFinished
 from streams.broker import Broker
+from streams.codec.event_codec import Codec
+from streams.consumers.executing.cursor import Cursor
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.test_readiness import Site, aws_server, home, kafka, settings_of_all
 from tests.controlplane.world import World
+from tests.support.attested_plans import with_attestations
 from tests.support.aws_double import AwsDouble
 from tests.support.commands import Commands
+from tests.support.expander_server import chosen, expander_server
 
 __all__ = ["aws_server", "home", "kafka"]
 
-PARTS = tuple(part for part in get_args(PartName) if part not in {"source-load", "consumer-expander"})
-"""All of them, but for those that want a Prometheus, and an external expander."""
+PARTS = tuple(part for part in get_args(PartName) if part != "source-load")
+"""All of them, but for the one that wants a Prometheus."""
+QUESTION = ExpanderAsked(
+    "scaler/0/1/ask-expander/real/groups",
+    datetime.now(UTC),
+    datetime.now(UTC) + timedelta(minutes=10),
+    "real",
+    tuple(OfferedGroup(name, 1, (), {}, (), {"cpu": 4000}, {"cpu": 4000}) for name in ("near", "far")),
+    (),
+    {},
+)
 
 
 @pytest.fixture
 def site(plane: Plane, home: World, kafka: Broker, aws_server: AwsDouble, tmp_path: Path) -> Iterator[Site]:
+    """The process, and an external expander of somebody's that always chooses the group `far`."""
     (port,) = free_ports(1)
     told = {**settings_of_all(plane, home, aws_server, tmp_path), "METRICS__PORT": str(port), "CLUSTER__NODES": "false"}
-    commands = Commands(kafka.bootstrap, Topics("together", 1), tmp_path, told)
-    commands.start("topics", "topics", "apply")
-    assert commands.running.pop("topics").wait(60) == 0, commands.said("topics")
-    commands.start("all", "run", *PARTS)
-    try:
-        yield Site(commands, {"all": port})
-    finally:
-        commands.close()
+    with expander_server(tmp_path, lambda *_: chosen("far")) as expander:
+        told |= {"EXPANDER__URL": expander.url, "EXPANDER__CERTIFICATE": str(expander.certificate)}
+        commands = Commands(kafka.bootstrap, Topics("together", 1), tmp_path, told)
+        commands.start("topics", "topics", "apply")
+        assert commands.running.pop("topics").wait(60) == 0, commands.said("topics")
+        commands.start("all", "run", *PARTS)
+        try:
+            yield Site(commands, {"all": port})
+        finally:
+            commands.close()
 
 
 def reason(site: Site, text: str) -> bool:
     return any(text in said for said in site.reasons("all"))
+
+
+def chosen_groups(kafka: Broker, topics: Topics) -> list[tuple[str, ...]]:
+    """What the outcomes in the log say that an external expander chose."""
+    codec = Codec(topics)
+    with KafkaLog(KafkaConnection(kafka.bootstrap)) as log:
+        records = Cursor(log, [(topics.wire("outcomes"), 0)]).catch_up()
+    outcomes = [event for record in records if isinstance(event := codec.decode(record), ActionFinished)]
+    return [outcome.groups for outcome in outcomes if outcome.action is Action.ASK_EXPANDER]
 
 
 @pytest.mark.timeout(300)
@@ -55,6 +85,12 @@ def test_it_is_ready_only_while_all_its_parts_are_and_shows_the_metrics_of_each(
     assert parts <= families.keys()
     sources = {sample.labels["source"] for sample in families["ullage_source_records"].samples}
     assert {"kube", "usage"} <= sources
+
+    topics = site.commands.topics
+    record = Codec(topics).encode(QUESTION, topic="node-updates", key="real", partition=0, source="/test")
+    with KafkaLog(KafkaConnection(kafka.bootstrap)) as log:
+        log.append(with_attestations([record], topics))
+    site.commands.wait(lambda: chosen_groups(kafka, topics) == [("far",)], 30.0, "the external expander has chosen")
 
     plane.metrics.refuse(503)
     site.commands.wait(lambda: reason(site, "the metrics API is away"), 30.0)

@@ -20,6 +20,7 @@ from schemas.catalogue import Event
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores, Fraction
+from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -52,8 +53,9 @@ class Fleet:
         *,
         step: int = STEP,
         wrap: Callable[[Any], Any] = lambda target: target,
+        expander: BestOptions | None = None,
     ) -> None:
-        """`wrap` puts something around each client, to let it fail or die."""
+        """`wrap` puts something around each client, to let it fail or die. A consumer asks `expander`, if there is one."""
         self.topics, self.log = Topics(partitions=1), MemoryLog()
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), 1)
@@ -69,9 +71,10 @@ class Fleet:
         self.restart()
         given = {"topics.partitions": 1, **(settings or {})}
         chosen = loading.load(flags={name: str(value) for name, value in given.items()}).settings
-        pipeline = [stage for stage in stages(chosen) if stage.name == "scaler"]
-        world = SimulatedWorld(self._advance, (self._act,))
-        self.rounds = simulate(self.context, pipeline, world, TickGrid(times.to_ms(START), step * 1000))
+        self.pipeline = [stage for stage in stages(chosen) if stage.name == "scaler"]
+        asks = () if expander is None else (expander_consumer(self.context, expander).poll_once,)
+        world = SimulatedWorld(self._advance, (self._act, *asks))
+        self.rounds = simulate(self.context, self.pipeline, world, TickGrid(times.to_ms(START), step * 1000))
 
     def restart(self) -> None:
         """Another process of sources and consumer, which knows only what the log and the world tell."""
