@@ -30,7 +30,7 @@ from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
-from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Numbers = dict[str, object]
@@ -204,8 +204,8 @@ def _(event: PodDeleted) -> Numbers:
 
 @_numbers.register
 def _(event: VerticalPolicyChanged) -> Numbers:
-    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
-    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds, **_through(event)}
+    rest = {**_entries(event.containers), **_through(event)}
+    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), **rest}
 
 
 @_numbers.register
@@ -221,9 +221,8 @@ def _(event: CheckpointSeen) -> Numbers:
 @_numbers.register
 def _(event: VpaChanged) -> Numbers:
     ref, mode = event.target_ref, event.update_mode
-    target = f"{ref.kind}/{ref.name}" if ref else "none"
-    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
-    return {"vpa": event.key, "target": target, "generation": event.generation, "mode": str(mode or "unset"), "bounds": bounds}
+    rest = {"generation": event.generation, "mode": str(mode or "unset"), **_entries(event.containers)}
+    return {"vpa": event.key, "target": f"{ref.kind}/{ref.name}" if ref else "none", **rest}
 
 
 @_numbers.register
@@ -315,14 +314,11 @@ def _admitted(admitted: AdmittedAmounts) -> Numbers:
 def _(event: VpaConditionsDecided) -> Numbers:
     if event.withdrawn:
         return {"vpa": event.key, "withdrawn": True}
-    conditions = {each.type.value: f"{each.status.value}{_parenthesis(each.message)}" for each in event.conditions}
+    texts = {each.type.value: f"{each.status.value} ({each.message})" for each in event.conditions}
+    conditions = {name: text.removesuffix(" ()") for name, text in texts.items()}
     targets = {each.container: _amounts(each.target) for each in event.containers or ()}
     shown = "as it stands in the object" if event.containers is None else targets
     return {"vpa": event.key, "generation": event.generation, "conditions": conditions, "target": shown}
-
-
-def _parenthesis(message: str) -> str:
-    return f" ({message})" if message else ""
 
 
 @_numbers.register
@@ -334,6 +330,15 @@ def _(event: StatusWritten) -> Numbers:
 def _(event: ObjectWritten) -> Numbers:
     what = f"{event.object_kind} {event.namespace}/{event.name} {event.change}"
     return {"object": what, "policy": event.policy, "result": str(event.result), "reason": event.reason}
+
+
+def _entries(containers: Sequence[ContainerPolicy]) -> Numbers:
+    """The bounds and policies that the entries for containers name."""
+    least = {c.container: f"at least {_amounts(c.min_allowed)}" for c in containers if c.min_allowed != Amounts()}
+    most = {c.container: f"at most {_amounts(c.max_allowed)}" for c in containers if c.max_allowed != Amounts()}
+    policies = {c.container: c.policy for c in containers if c.policy}
+    bounds = {name: ", ".join(filter(None, (least.get(name), most.get(name)))) for name in {**least, **most}}
+    return {"bounds": bounds, **({"policies": policies} if policies else {})}
 
 
 def _amounts(amounts: Amounts) -> str:

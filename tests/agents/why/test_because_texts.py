@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from agents.why import because_texts, event_descriptions
 from schemas.decisions.recommendations import ContainerRecommendation, OomSource, OomSourceState, RequestsRecommended
 from schemas.names import Amounts, Workload
+from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -128,3 +129,11 @@ def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in
 def test_a_plan_says_what_an_hpa_will_make_of_it() -> None:
     said = list(because_texts.in_words({"hpa_utilization": {"cpu": 5.0, "memory": 0.8333}}))
     assert said == ["the utilisation that HPAs scale by becomes: cpu 5 times what it was, memory 0.833 times what it was"]
+
+
+def test_a_policy_has_the_bounds_and_the_policies_that_its_entries_name_and_no_others() -> None:
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    entries = (ContainerPolicy(policy="adaptive"), ContainerPolicy("app", max_allowed=Amounts(Cores(2.0))))
+    said = event_descriptions.numbers(VerticalPolicyChanged(at, "demo/*", "1", containers=entries), None)
+    assert (said["bounds"], said["policies"]) == ({"app": "at most 2000m / not set"}, {"*": "adaptive"})
+    assert "policies" not in event_descriptions.numbers(VerticalPolicyChanged(at, "demo/*", "1"), None)
