@@ -43,10 +43,11 @@ h2 { margin: 2.5rem 0 .5rem; font-size: 1.2rem } .sub { opacity: .75; margin: .2
 .tile { background: var(--soft); border-radius: .5rem; padding: .8rem 1rem } .tile b { display: block; font-size: 1.25rem }
 .tile.bad b { color: var(--bad) } .tile.good b { color: var(--good) } small { opacity: .8 }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
-th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; white-space: nowrap }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; white-space: nowrap }
 td:last-child { white-space: normal; min-width: 8rem } .tiles + p { margin-top: 1.2rem } .wide + .sub { margin-top: .8rem }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .page { margin-top: 1rem } .chart { break-inside: avoid; margin-bottom: .5rem }
+@media (max-width: 44rem) { td:last-child:not(.n) { min-width: 16rem } }
 @media print { body { max-width: none; padding: 0 } }
 """
 
@@ -170,8 +171,8 @@ def _risks(rows: Sequence[RecommendedContainer]) -> Iterator[str]:
     worst = sorted(kept, key=lambda pair: (pair[1].kills_allowed - pair[1].kills, -pair[1].cpu_broken_by))
     held = sum(risk.cpu_broken_by <= 0.0 for _, risk in kept)
     yield (
-        f"<p class='sub'>{len(kept)} containers are decided by adaptive; {held} of them were short of CPU at most as often as "
-        "was promised. OOM kills beside those that the built-in estimator would have had on the same samples.</p>"
+        f"<p class='sub'>Containers that adaptive decides: {len(kept)}; short of CPU at most as often as was promised: {held}. "
+        "OOM kills beside those that the built-in estimator would have had on the same samples.</p>"
     )
     names = ["workload", "container", "short of CPU", "promised", "OOM kills", "promised", "built-in"]
     cells = [

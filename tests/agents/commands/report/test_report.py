@@ -232,7 +232,7 @@ def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
         f"{grounds['memory_kills_promised'] * grounds['memory_kills_built_in']:.1f}",
         f"{grounds['memory_kills_built_in']:g}",
     ]
-    assert "1 containers are decided by adaptive" in page
+    assert "Containers that adaptive decides: 1; short" in page
 
 
 def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
