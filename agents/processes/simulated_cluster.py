@@ -8,7 +8,7 @@ with a scaling, their sources and consumers run here, too.
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from agents.logic.admission.admission_settings import AdmissionSettings
@@ -77,22 +77,27 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     if any(each.scaling is not None for each in settings.deployments):
         replicas = open_replicas(shop.cluster, context)
         shop = _joined(shop, replicas.publish, replicas.act)
-    return shop if not settings.groups else _with_groups(shop, context, settings.period, acting=True)
+    if not settings.groups:
+        return shop
+    groups = open_node_groups(shop.cluster, context, apart=settings.period)
+    return _joined(shop, groups.publish, groups.act)
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
-    """The same shop without anything that changes it."""
+    """The same shop without anything that changes it. Its nodes stay as they are, so they are looked at once in a period."""
     shop = _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
-    return (
-        shop
-        if not settings.groups
-        else _with_groups(shop, lambda: LogContext.of(log, topics, settings.name), settings.period, acting=False)
-    )
+    if not settings.groups:
+        return shop
+    groups = open_node_groups(shop.cluster, lambda: LogContext.of(log, topics, settings.name), apart=settings.period)
+    due = settings.start
 
+    def publish(at: datetime) -> None:
+        nonlocal due
+        if at >= due:
+            due = at + settings.period
+            groups.publish(at)
 
-def _with_groups(shop: Shop, context: Callable[[], LogContext], period: timedelta, *, acting: bool) -> Shop:
-    groups = open_node_groups(shop.cluster, context, apart=period)
-    return _joined(shop, groups.publish, groups.act if acting else lambda: None)
+    return _joined(shop, publish, lambda: None)
 
 
 def _joined(shop: Shop, publish: Callable[[datetime], object], act: Callable[[], object]) -> Shop:
