@@ -220,7 +220,7 @@ class TemplatedSpec(ControllerSpec, frozen=True, gc=False, kw_only=True):
 
 
 class TemplatedController(ControllerObject, frozen=True, gc=False, kw_only=True):
-    """A Deployment, ReplicaSet or StatefulSet with the template that it makes pods from."""
+    """A Deployment, ReplicaSet, StatefulSet or Job with the template that it makes pods from."""
 
     spec: TemplatedSpec = TemplatedSpec()
 
@@ -238,6 +238,18 @@ class ReplicationControllerObject(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ControllerStatus = ControllerStatus()
+
+
+class TemplatedReplicationSpec(ReplicationControllerSpec, frozen=True, gc=False, kw_only=True):
+    """The spec of a ReplicationController with its template, which stays raw."""
+
+    template: msgspec.Raw = msgspec.Raw()
+
+
+class TemplatedReplicationController(ReplicationControllerObject, frozen=True, gc=False, kw_only=True):
+    """A ReplicationController with the template that it makes pods from."""
+
+    spec: TemplatedReplicationSpec = TemplatedReplicationSpec()
 
 
 class PodTemplateMeta(msgspec.Struct, frozen=True, gc=False):

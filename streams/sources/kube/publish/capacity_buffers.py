@@ -16,11 +16,13 @@ from streams.clients.kube.scheduling_objects import (
     DaemonPodTemplate,
     PodTemplateObject,
 )
-from streams.clients.kube.watched_objects import TemplatedController
+from streams.clients.kube.watched_objects import TemplatedController, TemplatedReplicationController
 from streams.sources.kube.publish import scheduling_facts
 
 CONTROLLERS = "controllers"
 """All kinds of workloads, as one of the kinds that a buffer's fact waits for."""
+TEMPLATED = TemplatedController, TemplatedReplicationController
+"""Workloads that were read with their templates."""
 _LONGEST = 500
 """Characters of a message that somebody wrote into the status."""
 
@@ -55,12 +57,15 @@ class CapacityBuffers:
         self._templates[name] = shape, meta.generation
         return self._due(self._users(name))
 
-    def workload(self, kind: str, workload: TemplatedController, at: datetime) -> Iterable[str]:
+    def workload(self, kind: str, workload: TemplatedController | TemplatedReplicationController, at: datetime) -> Iterable[str]:
         """A workload exists; the buffers whose facts may differ now."""
         meta = workload.metadata
         # The ReplicaSets of a Deployment are many, most have no pods, and buffers name their Deployment.
         controlled = any(one.controller for one in meta.owner_references)
-        shape = None if workload.status.replicas or controlled else _would_make(workload, self._cluster, at)
+        there = workload.status.replicas or workload.status.active  # the latter of a Job
+        # A Job that has ended makes no pods any more, and a cluster may have thousands of them.
+        ended = any(one.type in ("Complete", "Failed") and one.status == "True" for one in workload.status.conditions)
+        shape = None if there or controlled or ended else _would_make(workload, self._cluster, at)
         return self._set_idle(f"{kind}/{meta.namespace}/{meta.name}", shape)
 
     def workload_gone(self, kind: str, name: str) -> Iterable[str]:
@@ -111,7 +116,9 @@ def _workload(buffer: CapacityBufferSeen) -> str:
     return f"{buffer.workload_kind}/{buffer.namespace}/{buffer.workload_name}"
 
 
-def _would_make(workload: TemplatedController, cluster: str, at: datetime) -> PodShapeSeen | None:
+def _would_make(
+    workload: TemplatedController | TemplatedReplicationController, cluster: str, at: datetime
+) -> PodShapeSeen | None:
     """The shape of the pods that a workload would make; None where its template cannot be read."""
     meta = workload.metadata
     try:

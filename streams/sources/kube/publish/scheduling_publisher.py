@@ -29,11 +29,11 @@ from streams.clients.kube.scheduling_objects import (
     StorageClassObject,
     VolumeObject,
 )
-from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject, TemplatedController
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
-from streams.sources.kube.publish.capacity_buffers import CONTROLLERS, CapacityBuffers
+from streams.sources.kube.publish.capacity_buffers import CONTROLLERS, TEMPLATED, CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
@@ -217,7 +217,7 @@ class SchedulingPublisher:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
         self._controllers.put(name, fact)
-        if isinstance(found, TemplatedController):
+        if isinstance(found, TEMPLATED):
             self._publish_buffers(self._buffer_objects.workload(kind, found, at))
 
     def priorities(self, found: ConfigMapObject, at: datetime) -> None:

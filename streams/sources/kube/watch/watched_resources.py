@@ -38,6 +38,7 @@ from streams.clients.kube.watched_objects import (
     ResourceQuotaObject,
     ServiceAccountObject,
     TemplatedController,
+    TemplatedReplicationController,
     VpaObject,
 )
 
@@ -110,6 +111,10 @@ DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "deployments": ApiResource("deployments", "/apis/apps/v1/deployments", TemplatedController),
     "replicasets": ApiResource("replicasets", "/apis/apps/v1/replicasets", TemplatedController),
     "statefulsets": ApiResource("statefulsets", "/apis/apps/v1/statefulsets", TemplatedController),
+    "jobs": ApiResource("jobs", "/apis/batch/v1/jobs", TemplatedController),
+    "replicationcontrollers": ApiResource(
+        "replicationcontrollers", "/api/v1/replicationcontrollers", TemplatedReplicationController
+    ),
 }
 """The same objects, read with all that decides which pod runs where."""
 

@@ -6,8 +6,8 @@ import pytest
 
 from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from streams.clients.kube.scheduling_objects import CapacityBufferObject, PodTemplateObject
-from streams.clients.kube.watched_objects import TemplatedController
-from streams.sources.kube.watch.watched_resources import CONTROLLERS
+from streams.clients.kube.watched_objects import TemplatedController, TemplatedReplicationController
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, DETAILED
 from tests.support.kube_objects import decoded
 from tests.support.kube_scene import KubeScene
 
@@ -99,6 +99,29 @@ def test_a_workload_without_pods_lends_its_template_to_the_buffers_that_name_it(
     scene.lose("deployments", workload("2"))
     templates = [fact.template for fact in facts(scene) if isinstance(fact, CapacityBufferSeen)]
     assert [one and one.requests["cpu"] for one in templates] == [500, 1000, None, 1000, None, 2000, None]
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind", "of", "running"),
+    [
+        ("jobs", "Job", TemplatedController, "active"),
+        ("replicationcontrollers", "ReplicationController", TemplatedReplicationController, "replicas"),
+    ],
+)
+def test_so_does_a_job_or_a_replication_controller(scene: KubeScene, plural: str, kind: str, of: Any, running: str) -> None:
+    assert DETAILED[plural].type is of  # what the source reads
+    meta = {"name": "web", "namespace": "shop", "uid": "w", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {"containers": [{"name": "app", "resources": {"requests": {"cpu": "500m"}}}]}
+    idle = decoded(of, {"metadata": meta, "spec": {"template": {"spec": pod}}, "status": {}})
+    busy = decoded(of, {"metadata": meta, "spec": {"template": {"spec": pod}}, "status": {running: 1}})
+    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    over = decoded(of, {"metadata": meta, "spec": {"template": {"spec": pod}}, "status": ended})
+    scene.see(plural, idle)
+    scene.sync(*KINDS)
+    scene.see("capacitybuffers", buffer(scalableRef={"kind": kind, "name": "web"}, replicas=2))
+    scene.see(plural, busy, idle, over)
+    templates = [fact.template for fact in facts(scene) if isinstance(fact, CapacityBufferSeen)]
+    assert [one and one.requests["cpu"] for one in templates] == [500, None, 500, None]
 
 
 def test_the_old_replica_sets_of_a_deployment_are_not_kept(scene: KubeScene) -> None:
