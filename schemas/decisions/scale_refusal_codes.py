@@ -14,7 +14,7 @@ class RefusalCode(StrEnum):
     NO_GROUP_MAY_GROW = "NoGroupMayGrow"
     """The groups that would take the pods may not grow now."""
     NOT_UNDERSTOOD = "NotUnderstood"
-    """A node has room for pods by all that is known, and the scheduler does not place them."""
+    """A node has room for pods by all that is known, and the scheduler does not place them; or it says nothing of them."""
     LIMITED = "limited"
     """The limits of the cluster leave no room for one more node."""
     MAX_NODES = "MaxNodesTotalReached"

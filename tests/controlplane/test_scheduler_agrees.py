@@ -120,6 +120,17 @@ class Agreement(WatchedNodes):
         assert ("HasRoom" in said) is placed, f"'{name}': the scheduler placed it: {placed}, the stage says {said}"
         self.verdicts[name] = placed
 
+    def unseen(self, name: str, spec: Mapping[str, Any]) -> None:
+        """A pod that no scheduler looks at, so that none says anything about it: the stage names it."""
+        whole = {"containers": [{"name": "app", "image": "x"}], "terminationGracePeriodSeconds": 0, **spec}
+        self.plane.ask.post(self.world.path("pods"), {"metadata": {"name": name}, "spec": whole})
+        wait_for(lambda: self._facts(name), what=f"the source has told of '{name}'")
+        self.run.step(*self._news())
+        answer = scaling_dry_run.pod_waits(self.run.stage, CLUSTER, f"{self.pool}/{name}", self.run.now)
+        assert answer is not None
+        assert [one.code for one in answer[1]] == ["NotUnderstood"], f"'{name}': {answer[1]}"
+        assert self._verdict(name) == ""
+
     def _said(self, name: str, *, placed: bool) -> list[str]:
         """The codes of why it waits, by the stage, to which it is shown as a pod that waits."""
         wait_for(lambda: self._told(name, placed=placed), what=f"the source has told of '{name}'")
@@ -138,8 +149,11 @@ class Agreement(WatchedNodes):
         return str(scheduled[0]["reason"]) if scheduled else ""
 
     def _told(self, name: str, *, placed: bool) -> bool:
-        facts = [one for one in self._events(0) if isinstance(one, PodPlacementChanged) and one.pod.name == name]
+        facts = self._facts(name)
         return bool(facts) and bool(facts[-1].node if placed else facts[-1].unschedulable)
+
+    def _facts(self, name: str) -> list[PodPlacementChanged]:
+        return [one for one in self._events(0) if isinstance(one, PodPlacementChanged) and one.pod.name == name]
 
     def _events(self, after: int) -> list[Event]:
         records = self.log.poll({(self.topics.wire("scheduling-changes"), 0): after}, limit=1_000_000)
@@ -247,6 +261,8 @@ def _other_pods(scene: Agreement) -> None:
     claims = f"/apis/resource.k8s.io/v1/namespaces/{scene.pool}/resourceclaims"
     scene.plane.ask.post(claims, {"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": [device]}}})
     scene.tries("device-claim", {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
+    scene.unseen("device-claim-missing", {"resourceClaims": [{"name": "gpu", "resourceClaimName": "nobody-made-it"}]})
+    scene.unseen("scheduler-missing", {"schedulerName": "nobody-runs-it"})
 
 
 def _volumes(scene: Agreement) -> None:

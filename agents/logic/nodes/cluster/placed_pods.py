@@ -10,6 +10,11 @@ from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import ControllingOwner, PodShapeSeen
 from schemas.names import Place
 
+UNSCHEDULABLE = "Unschedulable"
+"""The scheduler's reason for a pod that no node takes."""
+GATED = "SchedulingGated"
+"""The reason for a pod that others hold back, so that no scheduler looks at it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
@@ -33,6 +38,12 @@ class PlacedPod:
     reason: str = ""
     message: str = ""
 
+    @property
+    def silent(self) -> bool:
+        """Whether the scheduler has said neither that it places the pod, nor that no node takes it."""
+        untold = not self.node and self.reason not in (UNSCHEDULABLE, GATED)
+        return untold and self.phase is PodPhase.PENDING and self.deleted is None
+
 
 class PlacedPodIndex:
     """All pods of a partition's clusters. Keys are those of the tables: `cluster/uid`, `cluster/shape`."""
@@ -43,6 +54,7 @@ class PlacedPodIndex:
         self._on: dict[str, dict[str, SchedulablePod]] = {}
         self._nominated: set[str] = set()
         self._waiting: dict[str, dict[str, SchedulablePod]] = {}
+        self._silent: dict[str, dict[str, SchedulablePod]] = {}
         self._sorted: dict[str, list[SchedulablePod]] = {}
         self._seen: dict[str, PodShapeSeen] = {}
         self._refused: dict[str, str] = {}
@@ -158,6 +170,8 @@ class PlacedPodIndex:
             self._sorted.pop(where, None)
         elif pod.waits and pod.deleted is None:
             self._waiting.setdefault(cluster, {})[key] = made
+        elif pod.silent:
+            self._silent.setdefault(cluster, {})[key] = made
         if pod.nominated:
             self._nominated.add(key)
         self._pods[key] = (where, pod.shape, made)
@@ -182,7 +196,9 @@ class PlacedPodIndex:
             if not mine:
                 del self._on[where]
         else:
-            self._waiting.get(key.split("/", 1)[0], {}).pop(key, None)
+            cluster = key.split("/", 1)[0]
+            self._waiting.get(cluster, {}).pop(key, None)
+            self._silent.get(cluster, {}).pop(key, None)
 
     def on(self, node: str) -> Sequence[SchedulablePod]:
         """The pods of a node, by its key, nominated ones among them; alike ones follow one another."""
@@ -203,6 +219,10 @@ class PlacedPodIndex:
         """The pods that wait for a node, oldest first."""
         mine = self._waiting.get(cluster, {})
         return [mine[key] for key in sorted(mine, key=lambda key: (mine[key].created, mine[key].key, key))]
+
+    def silent(self, cluster: str) -> dict[str, SchedulablePod]:
+        """The pods of which the scheduler has said nothing, by their keys."""
+        return self._silent.get(cluster, {})
 
     def waiting_keys(self, cluster: str) -> dict[str, str]:
         """The keys of the pods that wait, by namespace and name."""

@@ -15,7 +15,7 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes.autoscaler.autoscaler_memory import CarriedState
 from agents.logic.nodes.cluster import fact_conversion, successor_requests
 from agents.logic.nodes.cluster.node_conversions import NodeConversions
-from agents.logic.nodes.cluster.placed_pods import PlacedPod, PlacedPodIndex
+from agents.logic.nodes.cluster.placed_pods import UNSCHEDULABLE, PlacedPod, PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_table_values import (
     NO_ATTENTION,
     AskedExpander,
@@ -65,7 +65,6 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 """Topics whose facts somebody must vouch for before anything is decided about a cluster."""
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
-UNSCHEDULABLE = "Unschedulable"
 BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
 GROWTH = "growth"
 """The part of a key that says that it is about growth for a node that is replaced."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agents.engine.turn import Turn
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.cluster import outdated_nodes
+from agents.logic.nodes.cluster.placed_pods import GATED
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import OpenNodePlan
 from agents.logic.nodes.growth import pending_pods
@@ -30,10 +31,6 @@ from schemas.policies.control import Mode
 
 MOST_NATURES = 10_000
 """Natures of waiting pods that may be explained: all of them, in any cluster."""
-
-
-GATED = "SchedulingGated"
-"""The scheduler's reason for a pod that others hold back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,19 +238,31 @@ def pod_waits(scaler: Scaler, cluster: str, asked: str, turn: int) -> tuple[str,
     waiting = index.waiting(cluster)
     found = next((pod for pod in waiting if asked in (pod.name, pod.key, keys[pod.key].split("/", 1)[1])), None)
     if found is None:
-        return _gated(scaler.clusters, cluster, asked)
+        return _not_looked_at(scaler.clusters, cluster, asked, turn / 1000)
     look = _look(scaler, cluster, turn)
     return found.key, [*_general(scaler.clusters, look), *_of_pod(scaler.clusters, look, found)]
 
 
-def _gated(state: ScalerState, cluster: str, asked: str) -> tuple[str, list[ScalingObstacle]] | None:
-    """A pod that the scheduler does not look at, because others hold it back."""
+def _not_looked_at(state: ScalerState, cluster: str, asked: str, now: float) -> tuple[str, list[ScalingObstacle]] | None:
+    """A pod that waits for something else than a node: for others, for room on a node, or for a word of the scheduler."""
+    silent = state.ready_index().silent(cluster)
     for key, pod in state.pods.items():
         where, _, uid = key.partition("/")
         named = f"{pod.namespace}/{pod.name}"
-        if where == cluster and pod.reason == GATED and not pod.node and asked in (pod.name, named, uid):
+        if where != cluster or asked not in (pod.name, named, uid):
+            continue
+        if pod.reason == GATED and not pod.node:
             reason = "its scheduling gates are not lifted yet: the scheduler does not look at it, and no node is made for it"
             return named, [ScalingObstacle(GATED, reason, {})]
+        if pod.nominated:
+            reason = f"the scheduler displaces other pods for it on node '{pod.node}', so no node is made for it"
+            return named, [ScalingObstacle("Nominated", reason, {})]
+        if key in silent:
+            reason = misread_pods.silence(state, key, silent[key], now)
+            young = "its scheduler has said nothing about it yet; nodes are made for pods that it refuses"
+            return named, [
+                ScalingObstacle(RefusalCode.NOT_UNDERSTOOD, reason, {}) if reason else ScalingObstacle("Young", young, {})
+            ]
     return None
 
 

@@ -59,6 +59,44 @@ def test_what_a_shape_says_nobody_understands_makes_no_node_and_is_named() -> No
     assert any(f"not understood: {claims}" in reason for _code, reason in obstacles(run, "p"))
 
 
+CLAIM = "its resource claims 'gpu' (dynamic resource allocation)"
+
+
+@pytest.mark.parametrize(
+    ("unread", "said", "why"),
+    [
+        ((CLAIM,), "", f"{CLAIM}; its scheduler has said nothing about it in 70 s, as it does where it does not run, or where"),
+        ((), "", "its scheduler has said nothing about it in 70 s, as it does where it does not run, or where"),
+        ((), "nodeinfo not found", "its scheduler fails over it: 'nodeinfo not found'"),
+    ],
+)
+def test_a_pod_of_which_no_scheduler_says_anything_is_named_after_a_minute(unread: tuple[str, ...], said: str, why: str) -> None:
+    """A scheduler looks at no pod whose resource claim or pod group is not there, and writes no condition for it."""
+    run = ScalerRun(group(), shape(unread=unread), controller())
+    run.step(pod("p", unschedulable="SchedulerError" if said else "", message=said, created=run.now))
+    run.run(50.0)
+    assert [code for code, _reason in obstacles(run, "p")] == ["Young"]
+    assert codes(run) == []
+    run.run(20.0)
+    [(code, reason)] = obstacles(run, "p")
+    assert (code, reason.startswith(f"not understood: {why}")) == ("NotUnderstood", True), reason
+    run.run(1000.0)
+    assert codes(run).count("NotUnderstood") in (2, 3)  # every ten minutes
+    assert run.grown == []
+    run.step(pod("p", node="n1"))
+    before = len(codes(run))
+    run.run(1000.0)
+    assert len(codes(run)) == before
+
+
+def test_a_pod_for_which_the_scheduler_displaces_others_says_so() -> None:
+    run = ScalerRun(group(desired=1), *joined("n1"), shape(), controller())
+    run.step(pod("p", nominated="n1", message=SAYS))
+    assert obstacles(run, "p") == [
+        ("Nominated", "the scheduler displaces other pods for it on node 'n1', so no node is made for it")
+    ]
+
+
 def test_a_pod_behind_scheduling_gates_says_so() -> None:
     run = ScalerRun(group(), shape(), controller())
     run.step(pod("p", unschedulable="SchedulingGated"))
