@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl
 
+from schemas.facts.nodes import NodeTaint
 from schemas.units import Bytes, Cores
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_nodes import ClusterNodes
@@ -20,6 +21,11 @@ BOOT = 30
 GIB = 1 << 30
 LOST = "lost"
 """The group whose instances become no nodes, but for those that were there in the beginning."""
+DELETED = "deleted"
+"""The group that is deleted. No pod tolerates the taint of its nodes, so none is lost with them."""
+TAINT = NodeTaint("torture", DELETED, "NoSchedule")
+SETTLES = 1.0
+"""Seconds of real time for which an act may follow a switch that was not set when it was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,8 @@ class AwsAct:
     action: str
     wanted: int
     arguments: dict[str, str]
+    held: str = ""
+    """Why the instance that ends should not have been touched: its group's process, or its own state."""
 
 
 class RecordingAws(AwsDouble):
@@ -49,10 +57,22 @@ class RecordingAws(AwsDouble):
         action = arguments.pop("Action", "")
         if action not in (RAISE, END):
             return list(inner(environ, start))
-        before = self._wanted(arguments)
+        before, held = self._wanted(arguments), self._held(arguments.get("InstanceId", ""))
         answer = list(inner(environ, start))
-        self.acts.append(AwsAct(time.time(), action, before, arguments))
+        self.acts.append(AwsAct(time.time(), action, before, arguments, held))
         return answer
+
+    def _held(self, instance: str) -> str:
+        if time.monotonic() - self.switched < SETTLES:
+            return ""
+        for name in self.names:
+            group = self._group(name)
+            states = [one.lifecycle_state for one in group.instance_states if one.instance.id == instance]
+            if states and "Terminate" in [one["ProcessName"] for one in group.suspended_processes]:
+                return "its group's process 'Terminate' is suspended"
+            if states and states != ["InService"]:
+                return f"it is {states[0]}"
+        return ""
 
     def throttle(self, times: int) -> None:
         """AWS refuses so many of the next calls of each kind that reads or changes groups."""
@@ -71,11 +91,29 @@ class RecordingAws(AwsDouble):
 
     names: tuple[str, ...] = ()
     """The groups of the scene."""
+    switched = 0.0
+    """The monotonic time at which somebody last set a switch of a group."""
+    deleted: tuple[str, ...] = ()
+    """The instances that AWS ended with their group."""
 
     def look(self) -> dict[str, list[str]]:
-        """The instances of each group at this moment."""
+        """The instances of each group at this moment, without its warm pool."""
         with self._lock:
-            return {name: self.instances(name) for name in self.names}
+            return {name: self._states(name, lambda state: not state.startswith("Warmed")) for name in self.names}
+
+    def in_service(self, group: str) -> list[str]:
+        """The instances of a group that are neither put aside nor kept warm."""
+        with self._lock:
+            return self._states(group, lambda state: state == "InService")
+
+    def _states(self, group: str, takes: Callable[[str], bool]) -> list[str]:
+        return [one.instance.id for one in self._group(group).instance_states if takes(one.lifecycle_state)]
+
+    def delete(self) -> None:
+        """The group that is being deleted is gone, with its instances."""
+        self.deleted = tuple(self.look()[DELETED])
+        self.names = tuple(name for name in self.names if name != DELETED)
+        self.sdk("autoscaling").delete_auto_scaling_group(AutoScalingGroupName=DELETED, ForceDelete=True)
 
 
 @dataclass
@@ -122,6 +160,7 @@ class MotoCloud:
                 Cores(self.cores),
                 Bytes(16 * GIB),
                 labels={"group": group, "topology.kubernetes.io/zone": ZONES[0]},
+                taints=(TAINT,) if group == DELETED else (),
                 provider_id=f"aws:///{ZONES[0]}/{instance}",
             ),
             datetime.fromtimestamp(now, UTC),

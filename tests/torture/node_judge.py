@@ -1,8 +1,9 @@
 """Judges what was done to node groups: what AWS carried out and what the cluster shows, against the decisions and outcomes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from schemas.decisions.node_updates import (
     NodeRemovalPlanned,
@@ -11,8 +12,12 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
+from schemas.facts.node_groups import NodeGroupSeen
 from schemas.outcomes import ActionFinished, Result
 from tests.torture.node_cloud import END, RAISE, AwsAct
+
+SEEN_FOR = timedelta(seconds=20)
+"""Event time after which the stage must have taken in what the log says of a group: four ticks."""
 
 NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned
 ACTS_AFTER_PAUSE = 1.0
@@ -42,11 +47,15 @@ class NodeEvidence:
     pauses: Sequence[tuple[float, float]] = ()
     waiting: Sequence[str] = ()
     """Pods that no node has taken in the end."""
+    deleted: Sequence[str] = ()
+    """Instances that AWS ended with their group."""
+    told: Sequence[NodeGroupSeen] = ()
+    """What the log says of groups, in order."""
 
 
 def judge(seen: NodeEvidence) -> tuple[Counter[str], list[str]]:
     """Figures, and what is wrong."""
-    wrong = [*_terminations(seen), *_raises(seen), *_outcomes(seen), *_remains(seen), *_paused(seen)]
+    wrong = [*_terminations(seen), *_raises(seen), *_outcomes(seen), *_remains(seen), *_paused(seen), *_switched(seen)]
     done = Counter(outcome.action.value for outcome in seen.outcomes if outcome.result is Result.DONE)
     drained = {plan.id for plan in seen.plans if isinstance(plan, NodeRemovalPlanned) and plan.evict}
     figures = Counter(
@@ -82,7 +91,7 @@ def _terminations(seen: NodeEvidence) -> Iterable[str]:
             if act.arguments.get("ShouldDecrementDesiredCapacity") != "true" and not keeps:
                 yield f"instance {instance} was terminated and its group started another one"
     yield from (f"instance {one} was terminated {times} times" for one, times in ended.items() if times > 1)
-    yield from (f"instance {one} is gone, and nobody terminated it" for one in seen.ended if one not in ended)
+    yield from (f"instance {one} is gone, and nobody terminated it" for one in seen.ended if one not in {*ended, *seen.deleted})
 
 
 def _raises(seen: NodeEvidence) -> Iterable[str]:
@@ -138,6 +147,33 @@ def _remains(seen: NodeEvidence) -> Iterable[str]:
     for name, (least, keep) in seen.least_ready.items():
         if least < keep:
             yield f"only {least} pods of {name} were ready at once, and its budget keeps {keep}"
+
+
+def _switched(seen: NodeEvidence) -> Iterable[str]:
+    """Nothing is planned against a switch that the log tells of, nor done against one that AWS shows."""
+    told: dict[str, list[NodeGroupSeen]] = defaultdict(list)
+    for fact in seen.told:
+        told[fact.group].append(fact)
+    for plan in seen.plans:
+        if isinstance(plan, ScaleUpPlanned | NodeRemovalPlanned):
+            lately = [fact for fact in told[plan.group] if plan.at - SEEN_FOR < fact.at <= plan.at]
+            before = [fact for fact in told[plan.group] if fact.at <= plan.at - SEEN_FOR]
+            shown = [_against(plan, fact) for fact in (*before[-1:], *lately)]
+            if shown and all(shown):  # else a switch was taken back a moment ago
+                yield f"{plan.id} concerns group {plan.group}, of which the log says: {shown[0]}"
+    for act in seen.acts:
+        if act.held:
+            yield f"instance {act.arguments['InstanceId']} was terminated although {act.held}"
+
+
+def _against(plan: ScaleUpPlanned | NodeRemovalPlanned, fact: NodeGroupSeen) -> str:
+    """The switch of a group that a plan goes against."""
+    if fact.unscalable:
+        return fact.unscalable
+    grows = isinstance(plan, ScaleUpPlanned)
+    if ("Launch" if grows else "Terminate") in fact.suspended:
+        return f"{', '.join(fact.suspended)} suspended"
+    return "its instances are refreshed" if fact.refreshing and not grows else ""
 
 
 def _paused(seen: NodeEvidence) -> Iterable[str]:

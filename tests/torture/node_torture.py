@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
+from schemas.facts.node_groups import NodeGroupSeen
 from schemas.names import Amounts
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
@@ -38,8 +39,9 @@ from streams.topics import Topics
 from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, waiting
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
+from tests.torture.group_weather import GroupWeather
 from tests.torture.lease_server import LeaseServer
-from tests.torture.node_cloud import LOST, NodeCluster, RecordingAws
+from tests.torture.node_cloud import DELETED, LOST, TAINT, NodeCluster, RecordingAws
 from tests.torture.node_torture_options import NodeTortureOptions
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
@@ -53,8 +55,10 @@ TICK = 0.5
 """A tick is five simulated seconds and comes every half: time runs ten times as fast."""
 WAVE = 12.0
 """Seconds of real time in which pods come, and then none, so that groups grow and shrink."""
-GROUPS = {"a": "c5.xlarge", "b": "c5.xlarge", "short": "m5.large", LOST: "m6g.large"}
+GROUPS = {"a": "c5.xlarge", "b": "c5.xlarge", "short": "m5.large", LOST: "m6g.large", DELETED: "m5.large"}
 """The groups and their types. AWS delivers nothing for the short one, and says so; instances of the lost one become no nodes."""
+SIZES = {"a": 2, DELETED: 3}
+"""What groups want in the beginning, if that is not one."""
 SHORTAGE = (
     "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-central-1a). "
     "Launching EC2 instance failed."
@@ -99,6 +103,8 @@ class NodeRun:
         )
         self.loop = SimulationLoop(self.cluster, self.log, self.topics, poller.poll, period=timedelta(seconds=PERIOD / 1000))
         self.thread = threading.Thread(target=self.loop.run, args=(self.stop,), daemon=True)
+        chance = random.Random(self.options.seed)
+        self.weather = GroupWeather(self.aws, chance, ("a", "b"), self._marked)
         told = {"epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD, "faults": 0.3}
         self.clocks = TortureClocks(self._common | told, self.folder, self.done, seed=self.options.seed)
         self.worker = self._process("tests.torture.faulty_worker", "worker", {"name": "nodes", "stages": "nodes", "skip": 0.003})
@@ -148,7 +154,11 @@ class NodeRun:
         self.aws.ahead = lambda: timedelta(seconds=self.clock() / 1000 - time.time())
         for name, instance_type in GROUPS.items():
             tags = {"owner": "torture", "k8s.io/cluster-autoscaler/node-template/label/group": name}
-            self.aws.group(name, least=0, most=8, desired=1, tags=tags, template=self.aws.template(f"{name}-t", instance_type))
+            if name == DELETED:
+                tags[f"k8s.io/cluster-autoscaler/node-template/taint/{TAINT.key}"] = f"{TAINT.value}:{TAINT.effect}"
+            template = self.aws.template(f"{name}-t", instance_type)
+            self.aws.group(name, least=0, most=8, desired=SIZES.get(name, 1), tags=tags, template=template)
+        self.weather.warm("a")
         self.aws.lack_capacity("short", SHORTAGE)
         self.control(paused=False)
         self.server.__enter__()
@@ -178,6 +188,8 @@ class NodeRun:
                 if code not in (None, 9):
                     self.done[f"{process.module.rpartition('.')[2]} exit {code}"] += 1
             wave = self.busy and time.monotonic() // WAVE % 2
+            if self.busy:
+                await asyncio.to_thread(self.weather.passes)
             if wave and self.chance.random() < 0.06:
                 for _ in range(self.chance.randrange(2, 9)):
                     self.cluster.submit(self.job, self.chance.randrange(60, 240))
@@ -242,6 +254,7 @@ class NodeRun:
     async def settle(self) -> bool:
         """No more pods, no more deaths; whether everything came to rest before the time was over."""
         self.busy = False
+        await asyncio.to_thread(self.weather.clear)
         for process in (self.source, *self.consumers):
             process.kill()
             process.told["die"] = 0.0
@@ -258,46 +271,55 @@ class NodeRun:
         sizes = all(self.aws.desired(name) == len(there) for name, there in self.aws.look().items())
         return sizes and await self._answered()
 
+    def _marked(self) -> set[str]:
+        """The instances whose nodes somebody takes away."""
+        marked = set(self.cluster.marked())
+        return {one for one, node in self.cluster.cloud.joined.items() if node in marked}  # type: ignore[attr-defined]  # it is a MotoCloud
+
     def _waiting(self) -> list[str]:
         """Pods that no node has taken."""
         return [str(pod.name) for pod in list(self.cluster.pods_by_name.values()) if pod.node is None]
 
     async def _answered(self) -> bool:
         """Without a worker there is an end to plans, too: each is carried out, or expires as time goes on."""
-        plans, outcomes = await self._read()
+        plans, outcomes, _ = await self._read()
         answered = {one.decision for one in outcomes}
         there = {one for instances in self.aws.look().values() for one in instances}
         joined = there <= set(self.cluster.cloud.joined)  # type: ignore[attr-defined]  # it is a MotoCloud
         calm = joined and not self._waiting() and not self.cluster.marked()
         return calm and all(plan.id in answered for plan in plans)
 
-    async def _read(self) -> tuple[list[node_judge.NodePlan], list[ActionFinished]]:
+    async def _read(self) -> tuple[list[node_judge.NodePlan], list[ActionFinished], list[NodeGroupSeen]]:
         plans: dict[str, node_judge.NodePlan] = {}
         outcomes: list[ActionFinished] = []
-        for name in ("node-updates", "outcomes"):
+        told: list[NodeGroupSeen] = []
+        for name in ("node-updates", "outcomes", "node-group-changes"):
             for record in (await kafka_topics.whole(self.broker.bootstrap, self.topics.wire(name), 1))[0]:
                 event = self.codec.decode_or_none(record)
                 if isinstance(event, ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned):
                     plans.setdefault(event.id, event)
                 elif isinstance(event, ActionFinished) and event.action in ACTIONS:
                     outcomes.append(event)
-        return list(plans.values()), outcomes
+                elif isinstance(event, NodeGroupSeen):
+                    told.append(event)
+        return list(plans.values()), outcomes, told
 
     async def judged(self) -> tuple[Counter[str], list[str]]:
         """Figures, and what is wrong."""
-        plans, outcomes = await self._read()
+        plans, outcomes, told = await self._read()
         cloud, groups = self.cluster.cloud, self.aws.look()
         instance_of = {node: one for one, node in cloud.joined.items()}  # type: ignore[attr-defined]  # it is a MotoCloud
         evidence = node_judge.NodeEvidence(
-            self.aws.acts, plans, outcomes, groups, {name: self.aws.desired(name) for name in GROUPS},
+            self.aws.acts, plans, outcomes, groups, {name: self.aws.desired(name) for name in groups},
             list(cloud.ended), {node.name: instance_of[node.name] for node in self.cluster.nodes},  # type: ignore[attr-defined]  # as above
             self.cluster.marked(), self.cluster.lost,
             {one.name: (self.cluster.least_ready.get(one.name, 0), one.keep) for one in self.cluster.deployments}, self.pauses,
-            self._waiting(),
+            self._waiting(), self.aws.deleted, told,
         )  # fmt: skip
         figures, wrong = node_judge.judge(evidence)
         deaths = [line for process in (self.source, *self.consumers) for line in process.lines("died: ")]
         figures["deaths"], figures["steps"] = len(deaths), len(set(deaths))
+        figures["switches"] = len(self.weather.done)
         return figures, wrong
 
     def end(self) -> None:
@@ -344,7 +366,7 @@ async def run(options: NodeTortureOptions) -> Report:
         broker.close()
         os.environ.clear()
         os.environ.update(before)
-    blows = ", ".join(f"{what} {n}" for what, n in sorted(made.done.items()))
+    blows = ", ".join(f"{what} {n}" for what, n in sorted((made.done + made.weather.done).items()))
     mutant = f" with {options.mutant}" if options.mutant else ""
     say(f"nodes seed {options.seed}{mutant} | {time.monotonic() - began:.0f} s | {blows} | {report}")
     if report.exact:

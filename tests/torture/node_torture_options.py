@@ -41,6 +41,7 @@ class NodeTortureOptions:
             "steps": 6,
             "soft taints done": 5,
             "sizes lowered": 2,
+            "switches": 5,
         }
     )
     mutant: str = ""
@@ -57,5 +58,5 @@ SHORT = NodeTortureOptions(
     longest=60.0,
     late=150.0,
     settle=75.0,
-    minimum={"raises": 2, "terminations": 2, "soft taints done": 1, "sizes lowered": 1},
+    minimum={"raises": 2, "terminations": 2, "soft taints done": 1, "sizes lowered": 1, "switches": 5},
 )

@@ -10,6 +10,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, Sc
 from schemas.names import PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Seconds
+from tests.support.node_scene import group
 from tests.torture.node_cloud import END, RAISE, AwsAct
 from tests.torture.node_judge import NodeEvidence, judge
 
@@ -85,6 +86,35 @@ def test_what_is_right_passes_with_its_figures() -> None:
 def test_what_must_not_happen_is_found(change: dict[str, Any], says: str) -> None:
     _, wrong = judge(replace(RIGHT, **change))
     assert any(says in one for one in wrong), wrong
+
+
+SEEN = replace(group("a"), at=AT - timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("switch", "says"),
+    [
+        ({"suspended": ("Launch",)}, ["up concerns group a, of which the log says: Launch suspended"]),
+        ({"suspended": ("Terminate",)}, ["down concerns group a, of which the log says: Terminate suspended"]),
+        ({"refreshing": True}, ["down concerns group a, of which the log says: its instances are refreshed"]),
+        (
+            {"unscalable": "AWS is deleting it"},
+            [f"{one} concerns group a, of which the log says: AWS is deleting it" for one in ("up", "down")],
+        ),
+        ({"suspended": ("AZRebalance",)}, []),
+    ],
+)
+def test_a_plan_against_a_switch_of_its_group_is_found(switch: dict[str, Any], says: list[str]) -> None:
+    told = replace(SEEN, **switch)
+    assert judge(replace(RIGHT, told=[SEEN, told]))[1] == says
+    assert judge(replace(RIGHT, told=[SEEN, replace(told, at=AT - timedelta(seconds=5))]))[1] == []
+    assert judge(replace(RIGHT, told=[told, replace(SEEN, at=AT - timedelta(seconds=5))]))[1] == []
+
+
+def test_an_instance_that_is_put_aside_is_not_to_end_and_one_of_a_deleted_group_may() -> None:
+    assert judge(replace(RIGHT, ended=["i-1", "i-8"], deleted=["i-8"]))[1] == []
+    aside = replace(ended(), held="it is Standby")
+    assert judge(replace(RIGHT, acts=[raised(3, 1), aside]))[1] == ["instance i-1 was terminated although it is Standby"]
 
 
 def test_an_act_that_was_under_way_when_the_pause_came_is_no_fault() -> None:
