@@ -62,6 +62,7 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
     waiting = pending_pods.place(cluster, [*considered, *fled, *planned], settings.pending)
     auto.roomy = _roomy(auto, picture, waiting.placed, considered)
     left = pending_pods.old_enough(waiting.left, settings.pending, now)
+    left = pending_pods.impatient(left, [node.node for node in world.nodes], settings.pending, now)
     decided = replace(before, postponed=len(world.waiting) - len(considered), placed=waiting.placed)
     limit = settings.scale_up.limits.nodes
     if left and pending_pods.all_new(left, settings.pending, now):

@@ -11,6 +11,7 @@ from agents.logic.nodes.scheduling import placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
@@ -26,7 +27,7 @@ class PendingSettings:
     """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait.
 
     `new` and `new_gpu`: seconds for which pods, and those that ask for GPUs, count as new; 0 if the caller waits for further ones
-    itself.
+    itself. `patience`: seconds for which a pod that asks for GPUs waits for room on nodes that are there.
     """
 
     cutoff: int = -10
@@ -34,6 +35,7 @@ class PendingSettings:
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
     new: float = NEW
     new_gpu: float = NEW_GPU
+    patience: float = 0.0
 
 
 def expendable(nature: PodNature, settings: PendingSettings) -> bool:
@@ -78,6 +80,23 @@ def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: floa
     return all(now - pod.created < settings.new for pod in pods) or (
         bool(gpu) and all(now - pod.created < settings.new_gpu for pod in gpu)
     )
+
+
+def impatient(
+    pods: Sequence[SchedulablePod], nodes: Sequence[SchedulingNode], settings: PendingSettings, now: float
+) -> list[SchedulablePod]:
+    """The pods for which a group is to grow now, without young ones that ask for GPUs and wait for room on one of the nodes.
+
+    Nodes with GPUs cost ten times others, and pods on them end: half a minute often spares one. Where no node has as many, no
+    room can come. Other pods wait for nothing.
+    """
+    if not settings.patience:
+        return list(pods)
+    most = {name: max((node.allocatable.get(name, 0) for node in nodes), default=0) for name in settings.gpus}
+    wait = {
+        nature: any(0 < nature.shape.request(name) <= there for name, there in most.items()) for nature in set(map(NATURE, pods))
+    }
+    return [pod for pod in pods if not wait[pod.nature] or now - pod.created >= settings.patience]
 
 
 @dataclass(frozen=True, slots=True)

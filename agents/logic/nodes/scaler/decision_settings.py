@@ -9,7 +9,7 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import StateSettings
 from agents.logic.nodes.autoscaler.group_backoff import BackoffSettings
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
 from agents.logic.nodes.growth import similar_node_groups
-from agents.logic.nodes.growth.pending_pods import PendingSettings
+from agents.logic.nodes.growth.pending_pods import NEW_GPU, PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.removal.drain_rules import DrainSettings
@@ -42,9 +42,9 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
 
 
 def _pending(settings: ScalerSettings) -> PendingSettings:
-    """Ours waits for further pods by `batch_idle`, so that young ones, of GPUs or not, hold back nobody."""
+    """Ours waits for further pods by `batch_idle`, and a young pod that asks for GPUs waits alone: it holds back no other."""
     upstream = PendingSettings(settings.pod_priority_cutoff, settings.pod_delay)
-    return upstream if settings.profile == ScalerProfile.UPSTREAM else replace(upstream, new=0.0, new_gpu=0.0)
+    return upstream if settings.profile == ScalerProfile.UPSTREAM else replace(upstream, new=0.0, new_gpu=0.0, patience=NEW_GPU)
 
 
 def _drain(settings: ScalerSettings) -> DrainSettings:

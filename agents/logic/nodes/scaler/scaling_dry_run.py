@@ -278,6 +278,11 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
     if not pending_pods.old_enough([pod], settings, look.now):
         yield ScalingObstacle("TooYoung", "it has not waited as long as it must before a group grows for it", {})
         return
+    there = [node.node for node in look.context.view.inputs.nodes]
+    if pod.key not in look.auto.roomy and not pending_pods.impatient([pod], there, settings, look.now):
+        reason = f"it asks for a GPU, so for {settings.patience:.0f} s it waits for room on a node that is there"
+        yield ScalingObstacle("TooYoung", reason, {})
+        return
     yield from _of_groups(state, look)
     question = found.scale_up.question
     if question is not None and pod in [found.pending[place] for place in found.scale_up.awaiting]:

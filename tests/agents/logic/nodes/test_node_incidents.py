@@ -7,6 +7,7 @@ import pytest
 
 from agents.logic.nodes.aws import capacity_pools, group_options
 from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleUpPlanned
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
@@ -245,3 +246,23 @@ def test_young_pods_that_ask_for_gpus_hold_back_no_growth(profile: str, grown: l
     run.step(pod("t", "train", created=run.now), pod("w", created=run.now))
     run.run(25)
     assert sorted(run.grown) == grown
+
+
+@pytest.mark.parametrize(("asked", "waits", "plan"), [(1, True, ("g", 1, 2)), (2, False, ("h", 0, 1))])
+def test_a_pod_that_asks_for_gpus_waits_half_a_minute_for_those_that_are_there_and_holds_back_no_other(
+    asked: int, waits: bool, plan: tuple[str, int, int]
+) -> None:
+    """No room can come for a pod that asks for more than any node has."""
+    one, two = ({"cpu": 4000, "memory": 16 * GIB, "pods": 110, "nvidia.com/gpu": number} for number in (1, 2))
+    gpus = [group(name, template=NodeTemplateSeen({"group": name}, (), sizes, sizes)) for name, sizes in (("g", one), ("h", two))]
+    shapes = [shape(f"s{number}", requests={"cpu": 1000, "nvidia.com/gpu": number}) for number in (1, 2)]
+    there = (instance("n1", "g"), node("n1", "g", allocatable=one, capacity=one), pod("old", "s1", node="n1"))
+    run = ScalerRun(group("a"), replace(gpus[0], desired=1), gpus[1], shape(node_selector={"group": "a"}), *shapes, *there)
+    run.step(pod("t", f"s{asked}", created=run.now), pod("w", created=run.now))
+    run.run(25)
+    assert sorted(run.grown) == [("a", 0, 1), *([] if waits else [plan])]
+    waiting = scaling_dry_run.pod_waits(run.stage, CLUSTER, "t", run.now)
+    assert waiting is not None
+    assert ("TooYoung" in [obstacle.code for obstacle in waiting[1]]) is waits
+    run.run(15)
+    assert plan in run.grown
