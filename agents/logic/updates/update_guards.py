@@ -119,8 +119,8 @@ def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if refused is not None and refused.wanted is not None:
         return f"{disruption_guards.owner_of(refused)} cannot make new pods: {refused.wanted.refusal}"
     own = cluster.groups.get(candidate.situation.pod.fact.controller)
-    if own is not None and own.wanted is not None and own.wanted.last_failure:
-        return f"{disruption_guards.owner_of(own)} would fail: {own.wanted.last_failure}"
+    if own is not None and (failure := _failure(own)):
+        return failure
     if cluster.short is None or cluster.evicted is None or _is_lost(candidate, groups):
         return None
     seconds = (cluster.now - cluster.short) / 1000
@@ -128,6 +128,14 @@ def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
         return None
     late = "has not come for" if any(counts.missing for counts in groups) else "is not ready after"
     return f"the successor of an evicted pod {late} {seconds:g} s: {missing_pods.shortage(groups, cluster.evicted)}"
+
+
+def _failure(own: ReplicaCounts) -> str:
+    """Why the Job of a pod may fail without it; empty where it does not. Where no source may see Jobs, each of them may."""
+    owner = disruption_guards.owner_of(own)
+    if own.wanted is None:
+        return f"nothing is known of {owner}, which may fail when a pod of it is evicted" if owner.startswith("Job ") else ""
+    return f"{owner} would fail: {own.wanted.last_failure}" if own.wanted.last_failure else ""
 
 
 def _unpatched(candidate: Candidate, cluster: ClusterSituation) -> str | None:
