@@ -19,13 +19,16 @@ from streams.consumers.executing.cursor import Cursor
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
+from tests.controlplane.chart_mounts import mount
+from tests.controlplane.chart_values import VALUES, rendered
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.test_readiness import Site, aws_server, home, kafka, settings_of_all
 from tests.controlplane.world import World
 from tests.support.attested_plans import with_attestations
 from tests.support.aws_double import AwsDouble
-from tests.support.commands import Commands
-from tests.support.expander_server import chosen, expander_server
+from tests.support.certificates import Authority
+from tests.support.commands import ROOT, Commands
+from tests.support.expander_server import ExpanderServer, chosen, expander_server
 
 __all__ = ["aws_server", "home", "kafka"]
 
@@ -42,21 +45,40 @@ QUESTION = ExpanderAsked(
 )
 
 
+MOUNTS = {**VALUES["external expander"], **VALUES["own certificate"], **VALUES["policies as code"], "clusterName": "real"}
+"""Values by which the process reads a policy, an authority and a certificate of its own from ConfigMaps and Secrets."""
+
+
 @pytest.fixture
-def site(plane: Plane, home: World, kafka: Broker, aws_server: AwsDouble, tmp_path: Path) -> Iterator[Site]:
-    """The process, and an external expander of somebody's that always chooses the group `far`."""
+def site(plane: Plane, home: World, kafka: Broker, aws_server: AwsDouble, *, helm: Path, tmp_path: Path) -> Iterator[Site]:
+    """The process with the settings and files of the chart, and an external expander that always chooses the group `far`."""
     (port,) = free_ports(1)
     told = {**settings_of_all(plane, home, aws_server, tmp_path), "METRICS__PORT": str(port), "CLUSTER__NODES": "false"}
+    del told["WEBHOOK__CERTIFICATE_FOLDER"]  # the Secret has one
     with expander_server(tmp_path, lambda *_: chosen("far")) as expander:
-        told |= {"EXPANDER__URL": expander.url, "EXPANDER__CERTIFICATE": str(expander.certificate)}
+        told["EXPANDER__URL"] = expander.url
         commands = Commands(kafka.bootstrap, Topics("together", 1), tmp_path, told)
-        commands.start("topics", "topics", "apply")
+        settings = str(mount(rendered(helm, "ullage", MOUNTS), tmp_path, in_the_cluster(expander, tmp_path)))
+        commands.start("topics", "topics", "apply", "--config", settings)
         assert commands.running.pop("topics").wait(60) == 0, commands.said("topics")
-        commands.start("all", "run", *PARTS)
+        commands.start("all", "run", *PARTS, "--config", settings)
         try:
             yield Site(commands, {"all": port})
         finally:
             commands.close()
+
+
+def in_the_cluster(expander: ExpanderServer, folder: Path) -> dict[str, dict[str, bytes]]:
+    """What the values' ConfigMap and Secrets hold."""
+    (folder / "webhook").mkdir()
+    authority = Authority.make(folder / "webhook")
+    pem = authority.sign("tls", ["127.0.0.1"]).read_bytes()
+    begins = pem.index(b"-----BEGIN CERTIFICATE")
+    return {
+        "ullage-policies": {"mine.py": (ROOT / "examples/built_in_rule.py").read_bytes()},
+        "expander-ca": {"ca.crt": expander.certificate.read_bytes()},
+        "webhook-tls": {"tls.key": pem[:begins], "tls.crt": pem[begins:], "ca.crt": authority.file.read_bytes()},
+    }
 
 
 def reason(site: Site, text: str) -> bool:
