@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Wait
+from agents.logic.updates.updater import Updater
 from agents.run.partition_task import TurnResult
 from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup, process_parts
 from schemas import times
@@ -116,6 +117,8 @@ class WorkerObserver:
         self._looked[stage, partition] = self._clock()
         self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds))
         self.metrics.ticked(stage, partition)
+        if isinstance(owned.task.state, Updater):
+            self.metrics.fleet.look((stage, partition), owned.task.state.clusters)
         self._silence.moved_on(owned.task.aligner.newest)
         self._update_readiness(owned)
 

@@ -92,6 +92,7 @@ def remote_write(settings: Settings) -> None:
             scrape(source, event_time(settings), metrics, senders)
             log_metrics.dropped(source.dropped)
             metrics.rows(source.counts, source.pending)
+            metrics.used(settings.cluster.name, source.used)
             received.samples(samples.counts, len(samples))
 
         endpoint = ReceiverEndpoint(

@@ -71,6 +71,7 @@ def usage(settings: Settings) -> None:
                 scrape(source, event_time(settings), metrics, server)
                 log_metrics.dropped(source.dropped)
                 metrics.rows(source.counts, source.pending)
+                metrics.used(settings.cluster.name, source.used)
                 wait = ours.interval_seconds
             pause(max(0.0, begun + wait - time.monotonic()))
 

@@ -28,6 +28,9 @@ class ConsumerMetrics:
         )
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
+        self._acts = Counter(
+            "ullage_acts", "Acts in a namespace that were carried out", ("cluster", "namespace", "action"), registry=registry
+        )
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
         self._forged = Counter("ullage_forged_plans", "Plans that no turn made, and that were not carried out", registry=registry)
         self._updates, self._nodes = UpdateCounts(registry), NodeCounts(registry, topics)
@@ -57,6 +60,8 @@ class ConsumerMetrics:
     def _count(self, event: object) -> None:
         if isinstance(event, ActionFinished):
             self._outcomes.labels(event.action.value, event.result.value).inc()
+            if event.result is Result.DONE and event.subject.namespace:
+                self._acts.labels(event.subject.cluster, event.subject.namespace, event.action.value).inc()
             self._updates.finished(event)
             self._nodes.finished(event)
         elif isinstance(event, StatusWritten):

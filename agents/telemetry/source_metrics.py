@@ -14,6 +14,8 @@ from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
+_NAMESPACE = ("cluster", "namespace")
+
 
 class SourceMetrics:
     """Observes the log of one source."""
@@ -24,6 +26,7 @@ class SourceMetrics:
         self._records = Counter("ullage_source_records", "Records appended", ("source", "topic"), registry=registry)
         self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._dropped = Counter("ullage_source_dropped", "Records over the bound", ("source", "topic"), registry=registry)
+        self._kills = Counter("ullage_oom_kills", "OOM kills that were seen", _NAMESPACE, registry=registry)
         self._shown: Count[str] = Count()
         self._age = AgeGauge("ullage_source_age_seconds", "Real time since something seen was appended", ("source",), registry)
         self._codec = Codec(topics)
@@ -32,6 +35,8 @@ class SourceMetrics:
         """Count records by topic. A report that a source sees nothing counts as an append, but not as something seen."""
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
+        for key in (record.key or b"" for record in records if self._topics.short(record.topic) == "oom-events"):
+            self._kills.labels(*key.decode().split("/")[:2]).inc()  # a workload's key
         if any(self._was_seen(record) for record in records):
             self._age.happened(self._source)
 
@@ -98,6 +103,11 @@ class UsageMetrics:
         self._held = Gauge("ullage_usage_held_rows", "Rows that wait until the log names their pod", registry=registry)
         self._seconds = Histogram("ullage_usage_scrape_seconds", "Real time of one scrape", registry=registry)
         self._failures = Counter("ullage_usage_failures", "Scrapes that did not work", registry=registry)
+        self._used = tuple(
+            Gauge(f"ullage_used_{name}", f"{text} that containers used", _NAMESPACE, registry=registry)
+            for name, text in (("cpu_cores", "CPU"), ("memory_bytes", "Memory"))
+        )
+        self._using: set[tuple[str, str]] = set()
         self._seen: Count[str] = Count()
 
     def scraped(self, seconds: float) -> None:
@@ -107,6 +117,17 @@ class UsageMetrics:
     def failed(self) -> None:
         """A scrape failed."""
         self._failures.inc()
+
+    def used(self, cluster: str, namespaces: Mapping[str, tuple[float, float]]) -> None:
+        """What the newest answer says that each namespace used: cores and bytes."""
+        using = {(cluster, namespace) for namespace in namespaces}
+        for namespace, amounts in namespaces.items():
+            for gauge, amount in zip(self._used, amounts, strict=True):
+                gauge.labels(cluster, namespace).set(amount)
+        for gone in self._using - using:
+            for gauge in self._used:
+                gauge.remove(*gone)
+        self._using = using
 
     def rows(self, counts: Mapping[str, int], held: int) -> None:
         """Update the counters to the source's own counts of rows since its start."""

@@ -15,6 +15,7 @@ from agents.engine.turn_aligner import Wait
 from agents.run.partition_task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.delivered_risk_metrics import DeliveredRiskMetrics
+from agents.telemetry.fleet_metrics import FleetMetrics
 from agents.telemetry.readiness import Readiness, StagePartition
 from schemas.catalogue import CATALOGUE
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
@@ -89,7 +90,7 @@ class WorkerMetrics:
         self._make_turns(registry)
         self._make_checkpoints(registry)
         self._make_troubles(registry)
-        self._risks = DeliveredRiskMetrics(registry)
+        self._risks, self.fleet = DeliveredRiskMetrics(registry), FleetMetrics(registry)
 
     def _make_turns(self, to: CollectorRegistry) -> None:
         self._lag = Gauge("ullage_turn_lag_seconds", "Event time of newest tick less that of last turn", _TASK, registry=to)
@@ -273,6 +274,7 @@ class WorkerMetrics:
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))
         self._risks.forget((stage, partition))
+        self.fleet.forget((stage, partition))
 
 
 def _guard(decision: str) -> str | None:

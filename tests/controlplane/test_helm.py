@@ -156,8 +156,14 @@ def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm
     assert used <= accounts
     (rules,) = (d for d in documents if d["kind"] == "PrometheusRule")
     assert rules["spec"] == yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    linked = {**VALUES["everything"], "monitoring.prometheusRule.runbookUrl": "https://wiki.example/troubleshooting"}
+    (with_links,) = (d for d in rendered(helm, "ullage", linked) if d["kind"] == "PrometheusRule")
+    for rule in with_links["spec"]["groups"][0]["rules"]:
+        assert rule["annotations"].pop("runbook_url") == f"https://wiki.example/troubleshooting#:~:text={rule['alert']}"
+    assert with_links["spec"] == rules["spec"]
     (dashboard,) = (d for d in documents if d["metadata"]["name"] == "ullage-dashboard")
-    assert json.loads(dashboard["data"]["ullage.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
+    for name, file in (("ullage.json", "dashboard.json"), ("ullage-fleet.json", "fleet-dashboard.json")):
+        assert json.loads(dashboard["data"][name]) == json.loads((CHART / "files" / file).read_text())
     assert [d["spec"]["endpoints"] for d in documents if d["kind"] == "ServiceMonitor"] == [
         [{"port": "metrics", "interval": "30s"}]
     ]

@@ -92,7 +92,7 @@ def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
     known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE))
     known |= {f"{name}_bucket" for name in known}
     asked = set()
-    for name in ("alerts.yaml", "dashboard.json"):
+    for name in ("alerts.yaml", "dashboard.json", "fleet-dashboard.json"):
         asked |= set(re.findall(r"\bullage_[a-z_]+\b", (CHART / "files" / name).read_text(encoding="utf-8")))
     assert len(asked) > 15
     assert asked <= known

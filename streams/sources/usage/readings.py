@@ -85,6 +85,13 @@ def no_readings() -> Readings:
     return Readings((), (), (), none, none, none, Seconds(0.0))
 
 
+def used_by_namespace(readings: Readings) -> dict[str, tuple[float, float]]:
+    """Cores and bytes of all containers of each namespace, as far as they were seen."""
+    names, numbers = np.unique(np.array(readings.namespaces, np.str_), return_inverse=True)
+    cores, memory = (np.bincount(numbers, np.nan_to_num(each), len(names)) for each in (readings.cores, readings.memory))
+    return dict(zip(names.tolist(), zip(cores.tolist(), memory.tolist(), strict=True), strict=True))
+
+
 def reject_impossible(readings: Readings, at: datetime) -> Readings:
     """The rows with possible values; impossible ones go into `rejected`."""
     now = at.timestamp()

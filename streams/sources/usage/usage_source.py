@@ -23,7 +23,7 @@ from streams.publishing.outbox import Outbox
 from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.sources.usage.deduplicator import Deduplicator
 from streams.sources.usage.pod_workloads import PodWorkloads
-from streams.sources.usage.readings import Floats, Readings, RejectedRow, reject_impossible
+from streams.sources.usage.readings import Floats, Readings, RejectedRow, reject_impossible, used_by_namespace
 
 _log = structlog.get_logger(__name__)
 NAME = "usage"
@@ -63,6 +63,9 @@ class UsageSource:
         self._batcher, self._late_batcher = ScrapeBatcher(context, SOURCE), ScrapeBatcher(context, SOURCE)
         self.counts: Counter[str] = Counter()
         """Rows since the start by what became of them, in the words of the metric `ullage_usage_rows`. No count ever falls."""
+
+        self.used: Mapping[str, tuple[float, float]] = {}
+        """Cores and bytes that each namespace used, by the newest answer."""
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -113,6 +116,7 @@ class UsageSource:
         if self._options.missing_is_zero:
             readings = replace(readings, cores=_zero_if_missing(readings.cores), memory=_zero_if_missing(readings.memory))
         possible = reject_impossible(readings, at)
+        self.used = used_by_namespace(possible)
         self._log_rejected(possible.rejected)
         fresh = possible.pick(deduplicator.news(possible))
         self.counts["repeated"] += len(possible) - len(fresh)
