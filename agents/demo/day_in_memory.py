@@ -5,7 +5,7 @@ same seed and load, but no changes.
 """
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,8 +15,11 @@ from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.logic.vertical.vertical_settings import ADAPTIVE
 from agents.processes.simulated_cluster import open_shop, open_untouched
+from agents.run import closing_checkpoint
+from agents.run.partition_task import Task
 from agents.run.pipeline import stages
 from agents.run.simulate import SimulatedWorld, TickGrid, simulate
+from agents.run.stage_topics import stage_names
 from agents.settings import loading
 from agents.settings.all_settings import Settings
 from streams.consumers.pods.evictor import evictor
@@ -24,7 +27,7 @@ from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.simulated.demo_shop import ShopSettings, with_groups
-from streams.topics import TOPICS
+from streams.topics import TOPICS, changelog_topic
 
 _UPSTREAM: Mapping[str, object] = {
     "updates.profile": "upstream",
@@ -33,6 +36,9 @@ _UPSTREAM: Mapping[str, object] = {
     "replicas.upstream_crons": True,
 }
 """Settings under which Ullage decides as the VPA, the Cluster Autoscaler and EHPA do."""
+
+_WORKER = Settings().worker.name
+"""The name under which commands look for checkpoints unless they are told another."""
 
 
 def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, None, None]:
@@ -49,6 +55,8 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
     began = time.monotonic()
     for totals in simulate(context, pipeline, world, _pace(day)):
         watcher.poll_once()
+        if totals.at >= day.end:
+            close(log, totals.tasks)
         yield watcher.state
         if totals.at >= day.end:
             return
@@ -85,11 +93,18 @@ def _hurried(day: Day, special: Mapping[str, object], *, adaptive: bool = True) 
 
 
 def new_log(day: Day) -> MemoryLog:
-    """A log in memory with the day's topics."""
+    """A log in memory with the day's topics, and those of a worker's checkpoints."""
     log = MemoryLog()
     for topic in TOPICS:
         log.create(day.topics.wire(topic.name), day.topics.count(topic.name))
+    for stage in stage_names():
+        log.create(changelog_topic(_WORKER, stage), day.partitions)
     return log
+
+
+def close(log: MemoryLog, tasks: Sequence[Task]) -> None:
+    """End a day's log with a checkpoint, so that commands need not take the day's turns again to say how it is at its end."""
+    closing_checkpoint.write(log, tasks, _WORKER, family="simulated")
 
 
 def _living(*parts: Callable[[datetime], object]) -> Callable[[datetime], object]:

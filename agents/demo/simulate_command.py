@@ -107,6 +107,7 @@ def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
     grid = TickGrid(times.to_ms(day.start), int(day.tick.total_seconds() * 1000))
     for taken in simulate(context, stages(settings), world, grid):
         if taken.at >= day.end:
+            day_in_memory.close(log, taken.tasks)
             break
     return day, log
 

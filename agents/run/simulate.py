@@ -14,7 +14,7 @@ from datetime import datetime
 
 from agents.engine.stage import Stage
 from agents.run import rules_in_log
-from agents.run.partition_task import TurnResult
+from agents.run.partition_task import Task, TurnResult
 from agents.run.stage_runner import Runner
 from schemas import times
 from streams.log_context import LogContext
@@ -46,10 +46,11 @@ class TickGrid:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRound:
-    """One tick of a simulation: its time, and the results of its turns."""
+    """One tick of a simulation: its time, the results of its turns, and the tasks that took them."""
 
     at: datetime
     taken: Sequence[TurnResult] = field(default_factory=tuple)
+    tasks: Sequence[Task] = field(default_factory=tuple)
 
     @property
     def decisions(self) -> int:
@@ -69,7 +70,7 @@ def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld
         while at < grid.at(number):
             at = min(at + STEP_MS, grid.at(number)) if driver.killing(at - grid.period_ms) else grid.at(number)
             taken += driver.move(at)
-        yield SimulatedRound(times.from_ms(at), taken)
+        yield SimulatedRound(times.from_ms(at), taken, driver.runner.tasks)
 
 
 @dataclass(slots=True)

@@ -4,8 +4,7 @@ Nothing is taken from the log that is moved, so whoever regrets it goes back to 
 """
 
 from agents.commands.change.topics import require_kafka, wanted
-from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.run.partition_task import Task
+from agents.run import closing_checkpoint
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings import log_factory
@@ -15,13 +14,10 @@ from agents.verify.committed_turns import committed
 from streams import clock_log, repartitioned_copy
 from streams.admin import topic_admin
 from streams.errors import BadInput
-from streams.log.log_port import Log, NewRecord
+from streams.log.log_port import Log
 from streams.log_context import LogContext
-from streams.topics import changelog_topic
 
 _SHOWN = 3
-_AT_ONCE = 20
-"""Parts of a checkpoint in one append: half a MiB each."""
 
 
 def run(settings: Settings, *, partitions: int, to: str) -> None:
@@ -57,26 +53,8 @@ def move(log: Log, settings: Settings, there: Settings) -> int:
     for task in runner.tasks:
         if task.turn != last:
             raise BadInput(f"{task.source} came to turn {task.turn} of {last}: an input of the copy lacks what its ticks say")
-        _write_checkpoint(log, task, there.worker.name)
+    closing_checkpoint.write(log, runner.tasks, there.worker.name, family="moved")
     return count
-
-
-def _write_checkpoint(log: Log, task: Task, worker: str) -> None:
-    """The state of a task, as a worker writes it; the mark last, when all that it names is there."""
-    topic, state = changelog_topic(worker, task.stage.name), task.state
-    state.take_dirty()
-    plan = CheckpointLedger("moved").plan(
-        turn=task.turn,
-        positions=task.positions,
-        tick=task.tick,
-        dumps=((name, state.dump(name)) for name in sorted(state.chunks())),
-        inputs=task.inputs,
-        epochs=task.epochs.epochs(),
-    )
-    records = [NewRecord(topic, task.partition, key, value) for key, value in plan.records]
-    for first in range(0, len(records), _AT_ONCE):
-        log.append(records[first : first + _AT_ONCE])
-    log.append([NewRecord(topic, task.partition, *plan.mark)])
 
 
 def _require_quiet(context: LogContext, settings: Settings) -> None:

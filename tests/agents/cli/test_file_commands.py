@@ -60,7 +60,8 @@ def test_a_day_verifies_by_the_rules_in_its_log_whatever_the_settings_are(played
 def test_a_day_that_another_program_decided_cannot_be_compared_and_exits_with_4(
     played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    lines = played[0].with_name("log.jsonl").read_bytes().splitlines(keepends=True)
+    whole = played[0].with_name("log.jsonl").read_bytes().splitlines(keepends=True)
+    lines = [line for line in whole if b"-state-changelog:" not in line]  # a mark's digest would find the rules changed
     other = tmp_path / "log.jsonl"
     changed = [re.sub(rb'(\\"program\\":)\d+', rb"\g<1>99", line) if b"stage/" in line else line for line in lines]
     assert changed != lines

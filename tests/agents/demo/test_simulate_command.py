@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from agents import cli
+from agents.commands.past import newest_state
+from agents.run import pipeline
+from agents.run.newest_checkpoint import newest_checkpoint
+from agents.settings import loading
 from agents.why.explanation import explain
 from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, ScaleUpPlanned
 from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned
 from schemas.facts.scheduled_pods import PodPlacementChanged
+from streams import clock_log
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
@@ -45,6 +50,23 @@ def test_the_same_file_gives_the_same_log_and_a_setting_another_end(
     # pods that are killed at each start serve nobody, so they are changed whatever min_replicas says
     assert played(capsys, str(short), "--set", "updates.min_replicas=100")["evicted"] < one["evicted"]
     assert cli.run(["replay", "--verify", "--log", str(tmp_path / "a/log.jsonl")]) == 0
+
+
+def test_a_kept_log_ends_with_the_state_that_its_turns_lead_to_so_that_nobody_takes_them_again(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played(capsys, str(short), "--keep", str(tmp_path))
+    with FileLog(tmp_path / "log.jsonl") as log:
+        context = LogContext.of(log, Topics(partitions=1))
+        last = clock_log.newest(log, context.topics)
+        settings = loading.load(flags={"topics.partitions": "1"}).settings
+        for stage in pipeline.stages(settings):
+            found = newest_checkpoint(context, stage, 0, settings.worker.name).found
+            replayed, turn = newest_state.newest_turn(context, stage, 0, "nobody")
+            assert found is not None
+            assert last is not None
+            assert found.mark.turn == turn == last.number
+            assert found.chunks == {name: replayed.dump(name) for name in replayed.chunks()}, stage.name
 
 
 def test_memory_that_is_needed_for_seconds_at_each_start_and_never_seen_is_not_taken_away_the_next_day(
