@@ -39,6 +39,10 @@ _KEPT_FIELDS = frozenset(
 """Fields whose values are terms of Kubernetes' API or of ours, whatever they are."""
 _OUR_TERMS = frozenset(("because", "settings"))
 """Fields whose keys are terms of ours."""
+_BY_NAME = frozenset(
+    {"containers", "floors", "caps", "skipped", "pods go to", "planned replicas", "hpa_utilization", "policy_grounds"}
+)
+"""Entries among these that are by the names of containers, groups, nodes or workloads."""
 _WORDS = frozenset(
     {
         "cpu",
@@ -148,7 +152,8 @@ class Pseudonyms:
 
     def _object(self, value: Mapping[str, object], field: str, *, ours: bool) -> dict[str, object]:
         """Keys are names of ours, but for a mapping from what others named; a label called `kind` says no kind."""
-        if field in _mappings() or (ours and field == "containers"):
+        if field in _mappings() or (ours and field in _BY_NAME):
+            ours = ours and field != "policy_grounds"  # whose numbers a policy's author has named
             renamed = {self._text(name): self._any(each, "", ours=ours) for name, each in value.items()}
             return dict(sorted(renamed.items()))
         known = _field_names()

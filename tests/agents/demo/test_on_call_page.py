@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from agents import cli
@@ -334,3 +335,18 @@ def test_forty_answers_are_printed_and_are_in_the_log(
             if text not in answer
         ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_of_a_night_without_names_no_name_is_left(nights: Path) -> None:
+    """Neither as a value nor as the key of an entry; names that are words of Kubernetes' API or of ours stay."""
+    log, file = raw(nights / "night" / "log.jsonl"), nights / "night.parquet"
+    command = ["export", str(file), "--log", str(nights / "night" / "log.jsonl"), "--pseudonyms", str(nights / "key")]
+    assert cli.run(command) == 0
+    pods = log.of("pod-changes", "pod-changed")
+    names = {name for fact in pods for name in (fact["pod"]["name"], fact["workload"]["name"], fact["workload"]["namespace"])}
+    names |= {seen["name"] for fact in pods for seen in fact["containers"]} | {"general", "general-1", "general-2", "demo"}
+    rows = duckdb.read_parquet(str(file)).project("topic, key, value::varchar, headers::varchar").fetchall()
+    shown = {(topic, name) for topic, *texts in rows for text in texts for name in names & set(re.split(r"[^\w.-]+", text or ""))}
+    assert len(names) > 20
+    assert shown == set()
