@@ -37,10 +37,13 @@ _Waiting = Recorded | DeferredRecords | None
 
 
 class EventRunner:
-    """All partitions of some stages, from an empty state. `read`: short names of the topics that some stage reads."""
+    """All partitions of some stages, from an empty state. `read`: short names of the topics that some stage reads.
 
-    def __init__(self, stages: Sequence[Stage], topics: Topics, read: Iterable[str]) -> None:
-        self._topics = topics
+    Without `routes` the caller brings decisions to their readers, among the events of a turn.
+    """
+
+    def __init__(self, stages: Sequence[Stage], topics: Topics, read: Iterable[str], *, routes: bool = True) -> None:
+        self._topics, self._routes = topics, routes
         self._read = tuple(read)
         partitions = range(topics.partitions)
         self._states: list[tuple[Stage, int, State]] = [(stage, p, stage.open(p)) for stage in stages for p in partitions]
@@ -59,7 +62,7 @@ class EventRunner:
         waiting = self._waiting
         self._waiting = {place: [] for place in self._offsets}
         done = [self._step(stage, partition, state, number, waiting) for stage, partition, state in self._states]
-        for turn in done:
+        for turn in done if self._routes else ():
             if isinstance(turn.decided, BatchDecided):
                 self._append_batch(turn.decided)
             for decided in turn.decided.others if isinstance(turn.decided, BatchDecided) else turn.decided:

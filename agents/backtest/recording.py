@@ -1,11 +1,11 @@
 """Cuts a recording into frames: everything that happened between two ticks of the clock.
 
 A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
-themselves are left out, as a backtest makes its own decisions, and so are recorded rules unless they are asked for, as it tries
+themselves are left out unless they are asked for, as a backtest makes its own decisions, and so are recorded rules, as it tries
 rules of its own. One frame at a time is in memory, if the topics are read evenly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agents.backtest.event_runner import RoutedEvent
@@ -29,10 +29,14 @@ SCORED_FACTS = ("pod-metrics", "pod-changes", KILLS)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The records between two ticks, by topic, partition and offset; `number` is the later tick."""
+    """The records between two ticks, by topic, partition and offset; `number` is the later tick.
+
+    `decisions` are those of topics that one stage writes and another reads, if they were asked for.
+    """
 
     number: int
     events: Sequence[RoutedEvent]
+    decisions: Sequence[RoutedEvent] = ()
 
 
 @dataclass(slots=True)
@@ -43,6 +47,8 @@ class Recording:
     topics: Topics
     stages: Sequence[Stage]
     with_rules: bool = False
+    decisions: Collection[str] = ()
+    """Topics (short names) of decisions that are cut, too."""
     _aligner: Aligner[Record] = field(init=False)
     _clock: ClockReader = field(init=False)
     _codec: Codec = field(init=False)
@@ -53,7 +59,7 @@ class Recording:
         self._codec = Codec(self.topics)
         made = {name for stage in self.stages for name in stage.writes}
         reads = [*SCORED_FACTS, *(name for stage in self.stages for name in stage.reads)]
-        read = dict.fromkeys(name for name in reads if name not in made)
+        read = dict.fromkeys(name for name in reads if name not in made or name in self.decisions)
         parts = [(self.topics.wire(name), p) for name in read for p in range(self.topics.partitions)]
         self._places = {f"{wire}:{p}": (wire, p) for wire, p in parts}
         self._aligner = Aligner({name: self.log.begin(*place) for name, place in self._places.items()})
@@ -66,8 +72,10 @@ class Recording:
         """Every frame that is complete by the end of the log."""
         while True:
             while (cut := self._aligner.next_turn()) is not None:
-                routed = (self._routed(record) for records in cut.records.values() for record in records if record.key != FILL)
-                yield Frame(cut.number, [r for r in routed if self.with_rules or not isinstance(r.event, StageRulesChanged)])
+                routed = [self._routed(record) for records in cut.records.values() for record in records if record.key != FILL]
+                events = [r for r in routed if r.topic not in self.decisions]
+                events = events if self.with_rules else [r for r in events if not isinstance(r.event, StageRulesChanged)]
+                yield Frame(cut.number, events, [r for r in routed if r.topic in self.decisions])
             if not self._read():
                 return
 

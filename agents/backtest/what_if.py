@@ -1,6 +1,7 @@
 """A recorded stretch decided twice: by the rules that were in force, and by others.
 
-Both runs take the same facts from the beginning of the recording; the other rules begin at `since`. Pods come and go as recorded,
+Both runs take the same facts from the beginning of the recording, and read what they decide when that was read (see
+`decision_delivery`); the other rules begin at `since`. Pods come and go as recorded,
 and the other run only sees outcomes of plans that it made as well. So the first difference is exact. After that the recorded
 cluster follows the recorded decisions, and figures are an estimate: only a simulated cluster closes the loop.
 """
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import nan
 
+from agents.backtest.decision_delivery import DecisionDelivery, made_and_read, published
 from agents.backtest.event_runner import EventRunner, RoutedEvent, StageTurn
 from agents.backtest.recording import Recording
 from agents.backtest.what_if_rules import OtherRules, RulesInForce
@@ -151,11 +153,13 @@ def what_if(
     context: LogContext, stages: Sequence[Stage], rules: OtherRules, since: datetime, until: datetime
 ) -> Iterator[WhatIf]:
     """The comparison as it grows, after each tick up to `until`."""
-    partitions = context.topics.partitions
-    runs = [EventRunner(stages, context.topics, input_topics()) for _ in range(2)]
+    partitions, read = context.topics.partitions, made_and_read(stages)
+    runs = [EventRunner(stages, context.topics, input_topics(), routes=False) for _ in range(2)]
+    there = published(context, read)
+    deliveries = [DecisionDelivery(context.topics, read, there) for _ in runs]
     in_force = RulesInForce(stages, rules, partitions)
     found = WhatIf(replaced=in_force.replaced, replaced_budgets=in_force.replaced_budgets)
-    for frame in Recording(context.log, context.topics, stages, with_rules=True).frames():
+    for frame in Recording(context.log, context.topics, stages, with_rules=True, decisions=read).frames():
         at = from_ms(frame.number)
         if at > until:
             return
@@ -172,8 +176,11 @@ def what_if(
             events = [*_known(in_force.after(events), found), *(in_force.opening(at) if first else ())]
         else:
             in_force.observe(events)
-        found.recorded.take(runs[0].turn(frame.number, frame.events), counted=counted)
-        found.other.take(runs[1].turn(frame.number, events), counted=counted)
+        sides = zip(runs, deliveries, (found.recorded, found.other), (frame.events, events), strict=True)
+        for run, delivery, decisions, facts in sides:
+            turns = run.turn(frame.number, [*facts, *delivery.due(frame.decisions)])
+            delivery.hold(turns)
+            decisions.take(turns, counted=counted)
         yield found
 
 

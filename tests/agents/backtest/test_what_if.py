@@ -1,6 +1,8 @@
 """With no rule changed, or one set to what it is, both sides of a what-if are equal in every row and are what was published."""
 
+import itertools
 from collections import Counter, deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +12,9 @@ from agents.backtest.what_if import WhatIf, what_if
 from agents.backtest.what_if_rules import OtherRules
 from agents.commands.compare.what_if_command import rows
 from agents.demo import simulate_command
+from agents.run.partition_task import TurnResult
 from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
 from agents.settings import loading
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -28,10 +32,14 @@ _WORDS: dict[type[Any], str] = {
 }
 
 
-def sides_of_random_log(seed: int) -> Counter[str]:
-    """Decide a random log twice by the same rules; raises AssertionError where a row differs, or is not what the log says."""
+def sides_of_random_log(seed: int, end: Callable[[], object] = list) -> Counter[str]:
+    """Decide a random log twice by the same rules; raises AssertionError where a row differs, or is not what the log says.
+
+    `end` is called when the log has been played.
+    """
     scenario = random_scenarios.scenario(seed)
     day, log = simulate_command.play(scenario, {})
+    end()
     context = LogContext.of(log, day.topics, day.cluster)
     flags = {name: str(value) for name, value in scenario.settings.items()} | {"topics.partitions": "1"}
     since, until = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -61,6 +69,19 @@ def in_the_log(context: LogContext) -> Counter[str]:
 def test_with_no_rule_changed_both_sides_are_what_was_published() -> None:
     published = sides_of_random_log(1) + sides_of_random_log(4)
     assert set(_WORDS.values()) <= published.keys(), "logs without such plans show nothing"
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_what_a_worker_decided_late_is_read_as_late_when_it_is_decided_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live, a recommendation is in the log some ticks after its own, and the updater decides without it until then."""
+    run, calls, runners = Runner.run, itertools.count(), list[Runner]()
+
+    def late(runner: Runner) -> list[TurnResult]:
+        runners[:] = [runner]
+        return [] if next(calls) % 3 else run(runner)
+
+    monkeypatch.setattr(Runner, "run", late)
+    assert sides_of_random_log(seed, end=lambda: run(*runners))
 
 
 @pytest.mark.slow
