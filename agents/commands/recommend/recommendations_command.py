@@ -195,17 +195,15 @@ def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
             "The first figures come a minute or two after the first usage"
         )
     risky = sum(row.risk == "high" for row in rows)
-    whole = f"{_counted(len(rows))}; by these targets {request_totals.in_words(rows)}; {risky} at high risk as they are"
+    ours, freed = request_totals.containers(len(rows)), request_totals.in_words(rows)
+    whole = f"{ours}; by these targets {freed}; {risky} at high risk as they are"
     others = {row.other_recommender for row in rows} - {""}
     if not others:
         return whole
     count = sum(bool(row.other_recommender) for row in rows)
     names = ", ".join(f"'{name}'" for name in sorted(others))
+    theirs = request_totals.containers(count)
     return (
-        f"{whole}; {_counted(count)} with a VPA of another recommender ({names}): shown for comparison, never acted on. "
+        f"{whole}; {theirs} with a VPA of another recommender ({names}): shown for comparison, never acted on. "
         "To hand one over, name ours in its spec.recommenders"
     )
-
-
-def _counted(count: int) -> str:
-    return f"{count} {'container' if count == 1 else 'containers'}"

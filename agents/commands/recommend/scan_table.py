@@ -120,6 +120,6 @@ def summary(rows: Sequence[RecommendedContainer]) -> str:
     cpu, memory = sum(row.saved.cpu or 0.0 for row in rows), sum(row.saved.memory or 0 for row in rows)
     change = request_totals.freed_or_added(cpu, memory)
     return (
-        f"{len(rows)} containers; score {points:.0f} of 100, grade {grade(points)}; {change}. "
+        f"{request_totals.containers(len(rows))}; score {points:.0f} of 100, grade {grade(points)}; {change}. "
         "Freed requests are money only when nodes leave"
     )
