@@ -61,12 +61,14 @@ def measure(put: Put, containers: int = 100_000, version: int = 1, rounds: int =
     before = process.memory_info().rss
     samples = UsageSamples(Seconds(300.0), 1_000_000)
     options = ReceiverOptions(most_bytes=Bytes(8 << 20))
-    endpoint = ReceiverEndpoint(samples, _NoCount(), options, not_taking=list, now=lambda: datetime.now(UTC))
+    at = now  # samples come when they are measured, however fast this goes
+    endpoint = ReceiverEndpoint(samples, _NoCount(), options, not_taking=list, now=lambda: datetime.fromtimestamp(at, UTC))
     headers = usage_senders.V1 if version == 1 else usage_senders.V2
     cpu: list[float] = []
     with HttpsServer(endpoint.routes, None, limits=ServerLimits(body=8 << 20)) as server, urllib3.PoolManager() as pool:
         for turn in range(rounds):
-            bodies = list(_requests(series, version, now + (turn - rounds) * STEP))
+            at = now + (turn - rounds) * STEP
+            bodies = list(_requests(series, version, at))
             begun = time.process_time()
             for body in bodies:
                 answer = pool.request("POST", f"http://127.0.0.1:{server.port}/api/v1/write", body=body, headers=headers)

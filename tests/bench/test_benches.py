@@ -116,7 +116,7 @@ def test_hostile_batches() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_receiver_of_usage(version: int) -> None:
     found = Figures()
-    received_usage.measure(found.put, 100, version, rounds=3)
+    received_usage.measure(found.put, 100, version)
     assert len(found.values) == 6
     assert found.values[f"remote-write {version}.0, 100 containers: containers in it"] == 100
 
