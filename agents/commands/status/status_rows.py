@@ -38,7 +38,7 @@ _LATE = 2.5
 _BEHIND_MS = 300_000
 """Time that a stage's mark may be behind the newest tick: where little comes, a worker leaves one within four minutes."""
 _AHEAD_MS = 60_000
-"""A stage's newest turn may be so far ahead of the newest tick, which was read before it."""
+"""Time that a stage's newest turn may be ahead of the newest tick, which was read before it."""
 _TAIL = (16, 256)
 """Records at the end of a changelog among which its newest mark is looked for."""
 _TICKS = 64
@@ -116,7 +116,7 @@ def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
 def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
     """A row for each stage: how far it is, and what it decided in the last hour."""
     log, topics = context.log, context.topics
-    most_behind = _BEHIND_MS * _pace(context)
+    pace = _pace(context)
     for stage in listed:
         wire = topics.wire(stage.writes[0])
         if not has_topic(log, wire):
@@ -133,10 +133,10 @@ def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now:
             continue
         ahead = max(reached) - to_ms(now)
         behind = to_ms(now) - min(reached)
-        if ahead > _AHEAD_MS:
+        if ahead > _AHEAD_MS * pace:
             says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
             yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)
-        elif behind <= most_behind:
+        elif behind <= _BEHIND_MS * pace:
             yield StatusRow("stage", stage.name, "at work", decided)
         else:
             partition = reached.index(min(reached))

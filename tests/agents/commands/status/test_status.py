@@ -165,12 +165,15 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
     assert (state, says) == ("unknown", "no source has named it; the log has 'prod': set cluster.name")
 
 
-def test_a_stage_of_a_day_that_is_played_in_a_minute_is_not_behind(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_of_a_day_that_is_played_in_a_minute_is_neither_behind_nor_ahead(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     site.mark("updater", behind=0)
     site.play(64, speed=1200)
     site.mark("scaler", behind=6 * 86_400)
+    site.mark("recommender", behind=-6 * 3600)
     rows = site.rows(capsys)
-    assert rows["stage", "updater"][0] == "at work"
+    assert rows["stage", "updater"][0] == rows["stage", "recommender"][0] == "at work"
     assert rows["stage", "scaler"][0] == "waiting"
 
 
