@@ -1,5 +1,7 @@
 """Creates the topics of a test and reads whole topics back, without the product's own adapters."""
 
+import time
+
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -7,9 +9,13 @@ from kafka.admin import NewTopic
 from streams.log.log_port import Record
 from streams.topics import TOPICS, Topics
 
+MOST = 60.0
+"""Seconds until a broker knows of the topics that its controller has made."""
+
 
 def create(brokers: str, topics: Topics) -> None:
-    """Create all topics under a prefix."""
+    """Create all topics under a prefix. Waits until the broker knows them: a busy one learns of them after its controller."""
+    names = [topics.wire(topic.name) for topic in TOPICS]
     admin = KafkaAdminClient(bootstrap_servers=brokers)
     try:
         admin.create_topics(
@@ -23,6 +29,9 @@ def create(brokers: str, topics: Topics) -> None:
                 for t in TOPICS
             ]
         )
+        end = time.monotonic() + MOST
+        while any(found["error_code"] for found in admin.describe_topics(names)) and time.monotonic() < end:
+            time.sleep(0.1)
     finally:
         admin.close()
 
