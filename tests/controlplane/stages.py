@@ -1,4 +1,4 @@
-"""How a pretended kubelet (kwok) answers, beside kwok's own stages for nodes, finished and deleted pods.
+"""How a pretended kubelet (kwok) answers, beside kwok's own stages for nodes and deleted pods.
 
 A scheduled pod runs at once and reports its resources as in force, as a kubelet does that can resize in place. A second after its
 spec asks for other resources they are in force; nothing restarts. The pod annotation RESIZE changes that: `Deferred` and
@@ -115,11 +115,10 @@ conditions:
 
 
 def write(stock: Path, to: Path) -> None:
-    """All stages in one file: kwok's own from the folder `stock`, then ours."""
+    """All stages in one file: kwok's own from the folder `stock`, but that pods of Jobs are done at once, then ours."""
     own = [yaml.safe_dump(stage, sort_keys=False) for stage in _own()]
-    to.write_text(
-        "\n---\n".join([*(file.read_text(encoding="utf-8") for file in sorted(stock.iterdir())), *own]), encoding="utf-8"
-    )
+    files = (file for file in sorted(stock.iterdir()) if file.name != "pod-complete.yaml")
+    to.write_text("\n---\n".join([*(file.read_text(encoding="utf-8") for file in files), *own]), encoding="utf-8")
 
 
 def _own() -> list[dict[str, object]]:

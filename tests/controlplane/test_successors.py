@@ -20,7 +20,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
@@ -36,7 +36,7 @@ from tests.controlplane.watched_namespace import PARTITIONS, WatchedScene, uid_o
 from tests.controlplane.world import World
 from tests.support import ticks
 
-CLUSTER, MIB, LEASE, REPLICAS = "real", 1 << 20, "hook", 4
+CLUSTER, MIB, LEASE, REPLICAS, JOB = "real", 1 << 20, "hook", 4, "web-by-hand"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 SET = {
@@ -52,7 +52,8 @@ SET = {
 class Updating:
     """Source, updater and evictor in one process, on a log in memory, with event time of its own that runs ahead."""
 
-    def __init__(self, plane: Plane, world: World, client: KubernetesClient) -> None:
+    def __init__(self, plane: Plane, world: World, client: KubernetesClient, kind: str) -> None:
+        self.workload = Workload(CLUSTER, world.namespace, kind, "web")
         self.world, self.scene = world, WatchedScene(plane, world)
         self.topics, self.codec, self.now = self.scene.topics, Codec(self.scene.topics), datetime.now(UTC)
         context = LogContext(self.scene.log, self.topics, self.codec, CLUSTER)
@@ -68,11 +69,11 @@ class Updating:
     def minute(self) -> None:
         """A minute passes for the stage, and for the cluster what its controllers and the source take."""
         self.now += timedelta(minutes=1)
-        workload = Workload(CLUSTER, self.world.namespace, "Deployment", "web")
         low, high = Amounts(Cores(0.01), Bytes(8 * MIB)), Amounts(Cores(0.05), Bytes(32 * MIB))
         advice = ContainerRecommendation("app", low, high, high, high)
         number = int(self.now.timestamp() * 1000)
-        event = RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", self.now, workload, (advice,), {})
+        decision = f"recommender/0/{number}/requests/{self.workload.key}"
+        event = RequestsRecommended(decision, self.now, self.workload, (advice,), {})
         self._publish(event, "recommendations-by-cluster")
         ticks.append(self.scene.log, self.scene.topics, number)
         self.stages.run()
@@ -102,9 +103,32 @@ class Updating:
         return len([pod for pod in self.world.pods("web") if pod["metadata"].get("deletionTimestamp") is None])
 
 
+def deployment(world: World) -> None:
+    # the plane runs without the admission that names this account in each pod that names none
+    world.deployment("web", replicas=REPLICAS, spec={"serviceAccountName": "default"})
+
+
+def job_of_a_suspended_cron_job(world: World) -> None:
+    """As `kubectl create job --from` makes it; one failed pod ends it."""
+    container = {"name": "app", "image": "x", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+    pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod}
+    spec = {"parallelism": REPLICAS, "completions": REPLICAS, "backoffLimit": 0, "template": template}
+    cron = {"schedule": "0 3 * * *", "suspend": True, "jobTemplate": {"spec": spec}}
+    made = world.ask.post(f"{_batch(world)}/cronjobs", {"metadata": {"name": "web"}, "spec": cron})
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "web", "uid": made["metadata"]["uid"], "controller": True}
+    world.ask.post(f"{_batch(world)}/jobs", {"metadata": {"name": JOB, "ownerReferences": [owner]}, "spec": spec})
+    world.running("web", REPLICAS)
+
+
+def _batch(world: World) -> str:
+    return f"/apis/batch/v1/namespaces/{world.namespace}"
+
+
 @pytest.fixture
-def updating(plane: Plane, world: World, client: KubernetesClient) -> Iterator[Updating]:
-    made = Updating(plane, world, client)
+def updating(request: pytest.FixtureRequest, plane: Plane, world: World, client: KubernetesClient) -> Iterator[Updating]:
+    kind, make = getattr(request, "param", ("Deployment", deployment))
+    made = Updating(plane, world, client, kind)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases"
     renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     world.ask.post(path, {"metadata": {"name": LEASE}, "spec": {"renewTime": renewed}})
@@ -117,8 +141,7 @@ def updating(plane: Plane, world: World, client: KubernetesClient) -> Iterator[U
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
-    # the plane runs without the admission that names this account in each pod that names none
-    world.deployment("web", replicas=REPLICAS, spec={"serviceAccountName": "default"})
+    make(world)
     with made.scene.watching(lease=LEASE):
         yield made
     stop.set()
@@ -202,6 +225,27 @@ def test_where_no_node_takes_the_successor_one_goes(updating: Updating) -> None:
     finally:
         for node in nodes:
             world.ask.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.parametrize("updating", [("CronJob", job_of_a_suspended_cron_job)], indirect=True)
+def test_a_job_that_one_more_failed_pod_ends_keeps_its_pods(updating: Updating) -> None:
+    job = f"{_batch(updating.world)}/jobs/{JOB}"
+    status = lambda: updating.world.ask.get(job)["status"]  # noqa: E731
+    updating.minutes(8)
+    assert (updating.evictions(), updating.there(), status().get("failed")) == (0, REPLICAS, None)
+    assert f"Job '{JOB}' would fail: an evicted pod counts as failed, 0 have failed" in updating.reason("successor")
+    updating.world.ask.patch(job, {"spec": {"backoffLimit": 1}})
+
+    def counted() -> bool:
+        if not updating.evictions():
+            updating.minute()
+        return bool(status().get("failed") == 1)
+
+    wait_for(counted, timeout=60.0, what="one pod goes, and its Job counts it as failed")
+    assert not [each for each in status().get("conditions", ()) if each["type"] == "Failed"]
+    updating.world.ask.patch(job, {"spec": {"suspend": True}})
+    facts = lambda: updating.scene.events("pod-changes-by-cluster")  # noqa: E731
+    wait_for(lambda: any(isinstance(fact, ReplicaControllerRemoved) for fact in facts()), what="suspended, it wants no pods")
 
 
 @pytest.mark.parametrize(
