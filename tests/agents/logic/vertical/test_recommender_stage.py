@@ -115,6 +115,19 @@ def test_an_oom_kill_is_answered_in_its_own_turn() -> None:
     assert decided[0].event.last_oom.pod.uid == "u"
 
 
+@pytest.mark.parametrize("late", [0, 1, 90])
+def test_an_oom_kill_counts_though_its_pod_is_gone_by_then(late: int) -> None:
+    stage = open_stage()
+    steady(stage, 10)
+    number = START + 9 * MINUTE + 500
+    gone = PodDeleted(when(number), API, PodName("web", "a", "u"))
+    if late:
+        stage.step(turn(number, pod_changes=[gone]))
+    killed = ContainerOOMKilled(when(number), API, PodName("web", "a", "u"), "app", 1, 1000 * 2**20, None)
+    decided = stage.step(turn(number + late * MINUTE, oom_events=[killed], pod_changes=[] if late else [gone]))
+    assert decided[0].event.containers[0].target.memory > 1000 * 2**20
+
+
 def test_a_policy_bounds_the_amounts_and_the_longest_target_wins() -> None:
     stage = open_stage()
     wide = VerticalPolicyChanged(when(START), "*", "1", containers=(ContainerPolicy("*", min_allowed=Amounts(9.0, None)),))
