@@ -144,7 +144,7 @@ class Offers:
         """One of our outcomes, as the log has it."""
         if event.result is Result.OFFERED:
             self._offered(event, cause, own=False)
-        elif event.result in (Result.DONE, Result.LOST):
+        elif event.result in (Result.DONE, Result.LOST) or event.detail is OutcomeDetail.MOVED:
             self._remember(event)
 
     def _remember(self, conclusion: ActionFinished) -> bool:
@@ -154,7 +154,8 @@ class Offers:
         self._concluded[conclusion.id] = None
         _bound(self._concluded)
         offer = None if conclusion.admitted is None else self._offers.get(conclusion.admitted.offer)
-        if offer is not None and offer.outcome.at <= conclusion.at:
+        older = timedelta() if conclusion.result is Result.LOST else self.patience
+        if offer is not None and offer.outcome.at - older <= conclusion.at:
             offer.settled = True
         key = conclusion.subject.workload
         pause = admission_pauses.after(self._pauses.get(key), conclusion)
@@ -198,7 +199,10 @@ class Offers:
 
 
 def _taken(offer: _Offer, fact: PodChanged) -> ActionFinished:
-    """The outcome for a pod that came: done, if it has the amounts."""
+    """The outcome for a pod that came: done, if it has the amounts.
+
+    Its time is the pod's creation, not that of a report: of several webhooks one may know of the offer only at a later report.
+    """
     offered, seen = offer.admitted.containers, fact.containers
     as_offered = meets({each.name: each.requests for each in seen}, {each.name: each.requests for each in offered})
     as_offered = as_offered and meets({each.name: each.limits for each in seen}, {each.name: each.limits for each in offered})
@@ -206,7 +210,7 @@ def _taken(offer: _Offer, fact: PodChanged) -> ActionFinished:
     return replace(
         offer.outcome,
         id=str(OutcomeId(offer.outcome.decision, Action.PATCH, fact.pod.uid)),
-        at=fact.at,
+        at=fact.created,
         result=Result.DONE if as_offered else Result.REFUSED,
         reason=f"{_GIVEN}{what}" if as_offered else f"the pod came with other amounts than {what}",
         subject=Subject.of_pod(fact.workload, fact.pod),

@@ -82,7 +82,8 @@ def test_each_patched_pod_is_said_to_be_done_once_it_was_seen(door: Door) -> Non
     outcomes = [outcome for outcome in door.outcomes() if outcome != offered]
     pods = [pod for pod in door.shop.cluster.pods() if pod.workload == WEB]
     assert {o.id for o in outcomes} == {f"recommender/0/7/requests/{WEB.key}/patch/{pod.pod.uid}" for pod in pods}
-    assert {(o.at, o.action, o.result) for o in outcomes} == {(seen_at, Action.PATCH, Result.DONE)}
+    assert {(o.subject.uid, o.at) for o in outcomes} == {(pod.pod.uid, pod.created) for pod in pods}
+    assert {(o.action, o.result) for o in outcomes} == {(Action.PATCH, Result.DONE)}
     assert {o.subject.uid for o in outcomes} == {pod.pod.uid for pod in pods}
     assert len(outcomes) == len(pods) == 8
 

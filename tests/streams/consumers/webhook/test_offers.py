@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from schemas.catalogue import Event
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodChanged, PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.sources import SourceReported
-from schemas.names import Amounts, PodName
+from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Bytes, Cores
 from streams.consumers.webhook.admission import Admission
+from streams.consumers.webhook.offers import Offers
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from tests.support import admission_manifests
 from tests.support.admission_scene import CLUSTER, MIB, NAMES, START, WEB, AdmissionScene, web
@@ -22,6 +24,7 @@ ASKED = {"cpu": "100m", "memory": "100Mi"}
 GIVEN = {"cpu": "250m", "memory": "200Mi"}
 QUOTA = "pods is forbidden: exceeded quota: compute"
 BEFORE = Amounts(Cores(0.1), Bytes(100 * MIB))
+POD = PodName("default", "web-1-a", "uid-a")
 AFTER = Amounts(Cores(0.25), Bytes(200 * MIB))
 
 
@@ -330,3 +333,29 @@ def test_two_webhooks_conclude_the_same_of_a_pod_when_one_had_read_a_newer_recom
     [done] = _of(scene.finished(), Result.DONE)
     newer = [outcome for outcome in _of(scene.finished(), Result.OFFERED) if outcome.decision == done.decision]
     assert [outcome.admitted.offer for outcome in newer if outcome.admitted] == [second.offer]
+
+
+@pytest.mark.parametrize("containers", [(ContainerSeen("c", AFTER),), (ContainerSeen("c", BEFORE),)])
+def test_two_webhooks_say_the_same_of_a_pod_that_one_knew_only_at_a_later_report(
+    scene: Scene, containers: tuple[ContainerSeen, ...]
+) -> None:
+    note = scene.attempt()
+    scene.outcomes.flush()
+    [offered] = scene.finished()
+    first, second = Offers(CLUSTER), Offers(CLUSTER)
+    created = at(0).replace(microsecond=0) - timedelta(seconds=1)
+    seen = PodChanged(at(2), WEB, POD, PodPhase.PENDING, created, containers, controller="ReplicaSet/web-1", admitted=note)
+    again, place = replace(seen, at=at(9)), Place("pods", 0, 1)
+    first.make(offered, ())
+    for report in (seen, again):
+        first.apply(report, place, ())
+    known_late: tuple[Event, ...] = (seen, offered, again)
+    for event in known_late:
+        second.apply(event, place, ())
+    [(said, _)] = first.conclude(at(10))
+    assert [outcome for outcome, _ in second.conclude(at(10))] == [said]
+    later = Offers(CLUSTER)
+    an_hour_later: tuple[Event, ...] = (offered, said, SourceReported(at(3600), CLUSTER, "kube", ("pod-changes",)))
+    for event in an_hour_later:
+        later.apply(event, place, ())
+    assert later.conclude(at(3600)) == [], "it came, so it is not lost, even for who never saw it"
