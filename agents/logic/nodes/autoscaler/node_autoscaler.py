@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, StateSettings
-from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure, removal_of
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.pending_pods import PendingSettings
@@ -90,6 +90,20 @@ class NodeAutoscaler:
             self.stumbles[group] = now
         else:
             self.stumbled = now
+
+    def failed_to_leave(self, node: str, failure: ScaleUpFailure, now: float) -> None:
+        """A node could not be drained or removed, so it stays for a while: longer each time, for each try evicts what it can.
+
+        Upstream tries again as after a simulation that failed.
+        """
+        until = now + self.settings.scale_down.recheck
+        if self.settings.state.by_group:
+            until = max(until, self.state.backoff.fail(removal_of(node), failure, now))
+        self.scale_down.failed[node] = until
+
+    def stays_for_now(self, node: str, now: float) -> bool:
+        """Whether the removal of a node failed too short a while ago to be tried again."""
+        return self.state.backoff.of(removal_of(node), now) is not None
 
     def failed_to_lower(self, group: str, now: float) -> None:
         """A group could not be let want fewer nodes."""

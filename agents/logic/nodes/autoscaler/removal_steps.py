@@ -67,7 +67,8 @@ def _replacements(work: _Removal) -> Replacements:
     auto, asked, now = work.auto, work.picture.replace, work.picture.now
     place = {name: number for number, name in enumerate(asked.names)}
     outdated = [node for node in work.nodes if node.name in place and node.deleting is None]
-    kept = {node.name: StayingNode(StayReason.GROUP_KEPT) for node in outdated if work.groups[node.group].kept}
+    kept = {node.name: StayingNode(StayReason.RECENT) for node in outdated if auto.stays_for_now(node.name, now)}
+    kept |= {node.name: StayingNode(StayReason.GROUP_KEPT) for node in outdated if work.groups[node.group].kept}
     offers = {
         group.name: node_replacements.offer(
             work.groups[group.name],

@@ -166,7 +166,7 @@ class Scaler(PartedState):
             return
         auto.state.since.pop(name, None)  # the timer of an instance without a node starts again
         if held:
-            auto.scale_down.failed[name] = now + auto.settings.scale_down.recheck
+            auto.failed_to_leave(name, ScaleUpFailure("Other", outcome.detail.value or "failed", outcome.reason[:500]), now)
         if failed:
             auto.failed_to_start(plan.group, now)
 

@@ -1,5 +1,6 @@
 """Consolidation by replacement: cheaper nodes are started, ready first, kept for a bounded time, and never twice for one node."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from schemas import times
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen, ScalingActivityFailed
@@ -97,6 +99,33 @@ def codes(run: ScalerRun, name: str) -> list[str]:
 def soon(run: ScalerRun, name: str) -> str:
     """Why a cheaper node that could replace this one is not started yet."""
     return next(one.reason for one in outlook(run, name) if one.code == "CheaperNodeSoon")
+
+
+def test_an_old_node_that_cannot_be_drained_is_tried_more_and_more_seldom() -> None:
+    """For twelve hours each eviction on the big nodes is denied, as in karpenter-provider-aws#3921."""
+    run, tries, starts = world(), dict[str, list[float]](), dict[str, list[float]]()
+    grown = planned = 0
+    for _ in range(12 * 120):
+        run.run(30.0)
+        for growth in run.of(ScaleUpPlanned)[grown:]:
+            grown += 1
+            [old] = growth.because["replaces"]
+            starts.setdefault(old, []).append(times.to_seconds(growth.at))
+            come(run, f"s{grown}")
+        for plan in run.of(NodeRemovalPlanned)[planned:]:
+            planned += 1
+            if plan.node.startswith("s"):
+                run.answer(plan, Result.DONE)
+                gone = NodeDetailsRemoved(when(START), CLUSTER, plan.node), NodeInstanceGone(when(START), CLUSTER, "b", plan.node)
+                run.step(small(desired=0), *gone)
+            else:
+                tries.setdefault(plan.node, []).append(times.to_seconds(plan.at))
+                run.answer(plan, Result.FAILED)
+    forgotten, first = ScalerSettings().backoff_forgotten, ScalerSettings().backoff_first
+    assert all(len(mine) <= 16 for mine in tries.values()), tries
+    assert min(after - before for mine in tries.values() for before, after in itertools.pairwise(mine)) >= first
+    assert min(after - before for mine in starts.values() for before, after in itertools.pairwise(mine)) >= forgotten
+    assert codes(run, "n2")
 
 
 def test_a_cheaper_node_is_started_after_a_while_and_the_old_one_goes_when_it_is_ready() -> None:
