@@ -90,8 +90,9 @@ def test_no_output_has_amounts_in_odd_units(
     with log.open("w", encoding="utf-8") as file:
         for line in day.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            if record.get("value") and record.get("at", "").split(".")[1:2] != ["clock"] and record["value"].startswith("{"):
-                record["value"] = json.dumps(changed(json.loads(record["value"]), chance))
+            value = record.get("value")  # a text; checkpoints have bytes
+            if isinstance(value, str) and record.get("at", "").split(".")[1:2] != ["clock"] and value.startswith("{"):
+                record["value"] = json.dumps(changed(json.loads(value), chance))
             file.write(json.dumps(record) + "\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")

@@ -211,7 +211,7 @@ class _NodeLook:
             row,
             made.node,
             group,
-            state.index.on(key),
+            state.ready_index().on(key),
             made.created,
             ready=known.ready and self.passing.usable(fact) and not incomplete,
             gone=instance is not None and instance.lifecycle in DYING,

@@ -113,7 +113,7 @@ class ScalerState:
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
-        self.index, self.conversions = PlacedPodIndex(), NodeConversions()
+        self._index, self.conversions = PlacedPodIndex(), NodeConversions()
         self.successors = SuccessorRequests(DEFAULT_RECOMMENDER)
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -127,19 +127,19 @@ class ScalerState:
 
     def loaded(self) -> None:
         """A chunk was loaded, so what is derived must be built again."""
-        self.index.stale = True
+        self._index.stale = True
         self.successors.policies.loaded()
 
     def ready_index(self) -> PlacedPodIndex:
         """The index of pods, built from the tables if it was not."""
-        if self.index.stale:
-            self.index = PlacedPodIndex()
+        if self._index.stale:
+            self._index = PlacedPodIndex()
             for key, shape in self.shapes.items():
-                self.index.shape_seen(key, shape, self._refusal(key))
+                self._index.shape_seen(key, shape, self._refusal(key))
             for key, pod in self.pods.items():
-                self.index.put(key, pod)
-            self.index.stale = False
-        return self.index
+                self._index.put(key, pod)
+            self._index.stale = False
+        return self._index
 
     # Taking in
 
@@ -285,15 +285,15 @@ class ScalerState:
         """A refused shape is judged again when it is published again."""
         if key in self.shapes and key not in self.refused:
             return
-        objection = affinity_limits.objection(event, self.index.rules(event.cluster, event.namespace))
+        objection = affinity_limits.objection(event, self._index.rules(event.cluster, event.namespace))
         if not objection:
-            self.index.stale = self.index.stale or key in self.refused
+            self._index.stale = self._index.stale or key in self.refused
             self.refused.remove(key)
         elif key not in self.refused:
             self.refused.upsert(key, RefusedShape(objection))
         kept = affinity_limits.without_rules(event) if objection else event
         self.shapes.upsert(key, kept)
-        self.index.shape_seen(key, kept, objection)
+        self._index.shape_seen(key, kept, objection)
 
     def _refusal(self, key: str) -> str:
         refused = self.refused.get(key)
@@ -344,7 +344,7 @@ class ScalerState:
             event.message,
         )
         self.pods.upsert(key, pod)
-        self.index.put(key, pod)
+        self._index.put(key, pod)
         if waits and (before is None or not before.waits):
             self.call(event.cluster, now)
         if before is not None and before.shape != shape:
@@ -353,15 +353,15 @@ class ScalerState:
     def _forget_pod(self, key: str) -> None:
         pod = self.pods.remove(key)
         if pod is not None:
-            self.index.remove(key)
+            self._index.remove(key)
             self._release(pod.shape)
 
     def _release(self, shape: str) -> None:
         """A shape goes with the last pod that cites it; its source publishes it again when a new one comes."""
-        if not self.index.cited(shape):
+        if not self._index.cited(shape):
             self.shapes.remove(shape)
             self.refused.remove(shape)
-            self.index.shape_gone(shape)
+            self._index.shape_gone(shape)
 
     def _outcome(self, event: ActionFinished, now: float) -> None:
         for key, plan in list(self.plans.items()):

@@ -215,7 +215,14 @@ def test_c95_no_node_goes_for_ten_minutes_after_a_group_grew() -> None:
 def test_c97_one_of_three_empty_nodes_that_cannot_be_tainted_holds_up_itself_alone() -> None:
     """A difference: upstream lets all three stay."""
     nodes = [event for name in ("n1", "n2", "n3") for event in joined(name)]
-    settings = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0, "delay_after_failure": 60.0, "recheck": 60.0, "backoff_first": 60.0}
+    settings = {
+        "unneeded_time": 5.0,
+        "delay_after_add": 0.0,
+        "interval": 1.0,
+        "delay_after_failure": 60.0,
+        "recheck": 60.0,
+        "backoff_first": 60.0,
+    }
     run = ScalerRun(group(desired=3), *nodes, settings=settings)
     run.run(8.0)
     assert sorted(run.removed) == ["n1", "n2", "n3"]

@@ -405,6 +405,14 @@ def test_a_resumed_state_decides_as_one_that_never_stopped(turns: list[list[int]
     assert {chunk: straight.dump(chunk) for chunk in straight.chunks()} == {
         chunk: resumed.dump(chunk) for chunk in resumed.chunks()
     }
+    assert _said(_resumed(straight)) == _said(straight), "before it takes a turn, too, as reading commands ask it"
+
+
+def _said(stage: Scaler) -> list[object]:
+    """What reading commands say of the groups and nodes."""
+    now = START + 1000 * 20
+    stays = [scaling_dry_run.node_stays(stage, CLUSTER, name, now) for name in ("n1", "n2")]
+    return [scaling_dry_run.pending(stage, CLUSTER, now), *stays]
 
 
 @pytest.mark.parametrize(
