@@ -45,6 +45,6 @@ def test_an_instance_that_could_not_be_ended_gets_its_time_to_become_a_node_anew
 
 
 def test_a_node_whose_group_may_not_shrink_in_the_cloud_is_tried_again_after_a_while() -> None:
-    settings = {"unneeded_time": 3.0, "delay_after_add": 0.0, "recheck": 60.0}
+    settings = {"unneeded_time": 3.0, "delay_after_add": 0.0, "recheck": 60.0, "backoff_first": 60.0}
     run = ScalerRun(group(desired=1), *joined("n1"), settings=settings)
     assert refused(run, NodeRemovalPlanned, OutcomeDetail.AT_LIMIT) == 2

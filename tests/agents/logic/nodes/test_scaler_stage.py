@@ -302,7 +302,9 @@ def test_of_the_budgets_that_hold_at_a_time_the_smallest_counts_for_nodes(schedu
 
 
 def test_a_removal_that_failed_is_not_tried_again_at_once() -> None:
-    run = ScalerRun(group(desired=1), *joined("n1"), settings={**QUICK, "recheck": 60.0, "delay_after_failure": 1.0})
+    run = ScalerRun(
+        group(desired=1), *joined("n1"), settings={**QUICK, "recheck": 60.0, "backoff_first": 60.0, "delay_after_failure": 1.0}
+    )
     run.run(10.0)
     run.answer(run.of(NodeRemovalPlanned)[0], Result.FAILED)
     run.run(50.0)
