@@ -204,11 +204,14 @@ def to_places(file: IncidentFile, to: RecordImporter, *, salvage: bool = False) 
 
 
 def to_log(file: IncidentFile, context: LogContext, *, salvage: bool = False) -> int:
-    """Append the file to a log that gives places of its own; its topics must be empty. Raises BadInput, LogUnavailable."""
+    """Append the file to a log that gives places of its own; how many records. Raises BadInput, LogUnavailable.
+
+    Its topics must be empty there. Checkpoints stay behind: they name offsets of the log that they came from.
+    """
     places = _NewPlaces(file, context, salvage=salvage)
     count = 0
     for batch in batches(file.records(salvaged=salvage), _AT_ONCE):
-        count += len(context.log.append([places.moved(record) for record in batch]))
+        count += len(context.log.append([places.moved(record) for record in batch if places.holds(record)]))
     return count
 
 
@@ -217,24 +220,19 @@ class _NewPlaces:
 
     def __init__(self, file: IncidentFile, context: LogContext, *, salvage: bool) -> None:
         manifest = file.manifest
-        self._prefix, self._old = context.topics.prefix, Topics(manifest.prefix)
-        self._wires = {wire: self._renamed(wire, manifest.prefix, context.topics.prefix) for wire in manifest.topics}
+        self._old = Topics(manifest.prefix)
+        ours = {wire: wire.removeprefix(manifest.prefix) for wire in manifest.topics if wire.startswith(f"{manifest.prefix}.")}
+        self._wires = {wire: f"{context.topics.prefix}{name}" for wire, name in ours.items()}
         self._ends: dict[TopicAndPartition, int] = {}
-        for wire, partitions in manifest.topics.items():
-            self._require_empty(context.log, self._wires[wire], partitions)
+        for wire in ours:
+            self._require_empty(context.log, self._wires[wire], manifest.topics[wire])
         self._offsets: dict[TopicAndPartition, array[int]] = {}
         for record in file.records(salvaged=salvage):
             self._offsets.setdefault((record.topic, record.partition), array("q")).append(record.offset)
 
-    @staticmethod
-    def _renamed(wire: str, old: str, new: str) -> str:
-        return f"{new}{wire.removeprefix(old)}" if wire.startswith(f"{old}.") else wire
-
-    def _elsewhere(self, wire: str) -> str:
-        """Where there is room for a topic: another prefix does not move the checkpoints of workers."""
-        if wire.startswith(f"{self._prefix}."):
-            return "topics of its own, `--set topics.prefix=incident`"
-        return "an empty Kafka, or read the file as it is with --log"
+    def holds(self, record: Record) -> bool:
+        """Whether the record goes there."""
+        return record.topic in self._wires
 
     def _require_empty(self, log: Log, wire: str, partitions: Sequence[object]) -> None:
         if log.partitions(wire) != len(partitions):
@@ -242,7 +240,9 @@ class _NewPlaces:
         for partition in range(len(partitions)):
             end = log.end(wire, partition)
             if end > log.begin(wire, partition):
-                raise BadInput(f"topic '{wire}' is not empty there: import into {self._elsewhere(wire)}")
+                raise BadInput(
+                    f"topic '{wire}' is not empty there: import into topics of its own, `--set topics.prefix=incident`"
+                )
             self._ends[wire, partition] = end
 
     def moved(self, record: Record) -> NewRecord:

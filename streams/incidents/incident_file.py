@@ -246,7 +246,8 @@ def write(
         with rows.open("wb") as lines:
             for record in records:
                 tallies[record.topic, record.partition].add(record)
-                kind = next((data.decode(errors="replace") for name, data in record.headers if name == "ce_type"), "tick")
+                untyped = "tick" if record.topic.startswith(f"{manifest.prefix}.") else "checkpoint"
+                kind = next((data.decode(errors="replace") for name, data in record.headers if name == "ce_type"), untyped)
                 events[kind] = events.get(kind, 0) + 1
                 lines.write(orjson.dumps(_row(record)) + b"\n")
         filled = replace(_filled(manifest, tallies, events), clusters=clusters())

@@ -36,10 +36,11 @@ class PartitionManifest:
 
 @dataclass(frozen=True, slots=True)
 class IncidentManifest:
-    """The whole file. `topics` are wire names, each with its partitions; `events` counts records by `ce_type`.
+    """The whole file. `topics` are wire names, each with its partitions.
 
-    `since` and `until` are the stretch in RFC 3339, empty where it had no such end. `pseudonyms` is the fingerprint of the key
-    that names were replaced with, empty if they are as they were. `at_work`: stages and partitions that workers were working on.
+    `events` counts records by `ce_type`; those without one as `tick` or `checkpoint`. `since` and `until` are the stretch in
+    RFC 3339, empty where it had no such end. `pseudonyms` is the fingerprint of the key that names were replaced with, empty if
+    they are as they were. `at_work`: stages and partitions that workers were working on.
     """
 
     made_by: str
