@@ -3,11 +3,6 @@
 from dataclasses import dataclass
 
 
-def removal_of(node: str) -> str:
-    """The key of a node's removal among the backoffs; no group's name has this form."""
-    return f"removal of {node}"
-
-
 @dataclass(frozen=True, slots=True)
 class ScaleUpFailure:
     """Why a scale-up failed. `kind` is 'OutOfResources' or 'Other', `code` the cloud's own word, or 'timeout'."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, StateSettings
-from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure, removal_of
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.pending_pods import PendingSettings
@@ -98,12 +98,16 @@ class NodeAutoscaler:
         """
         until = now + self.settings.scale_down.recheck
         if self.settings.state.by_group:
-            until = max(until, self.state.backoff.fail(removal_of(node), failure, now))
+            until = max(until, self.state.backoff.fail(_removal_of(node), failure, now))
         self.scale_down.failed[node] = until
 
     def stays_for_now(self, node: str, now: float) -> bool:
         """Whether the removal of a node failed too short a while ago to be tried again."""
-        return self.state.backoff.of(removal_of(node), now) is not None
+        return self.state.backoff.of(_removal_of(node), now) is not None
+
+    def undrained(self, node: str) -> bool:
+        """Whether the removal of a node failed, and that is not forgotten: another one started for it would be in vain, too."""
+        return _removal_of(node) in self.state.backoff.entries
 
     def failed_to_lower(self, group: str, now: float) -> None:
         """A group could not be let want fewer nodes."""
@@ -153,3 +157,8 @@ class NodeAutoscaler:
         delays = self.settings.delays
         waits = self.deleted + delays.after_delete > now or self.stumbled + delays.after_failure > now
         return waits or (not self.settings.state.by_group and self.settling(now, growing=growing))
+
+
+def _removal_of(node: str) -> str:
+    """The key of a node's removal among the backoffs; no group's name has this form."""
+    return f"removal of {node}"

@@ -113,6 +113,8 @@ def _consolidation(work: _Removal, request: ConsolidationRequest, before: NodeDe
     others = {*asked.names, *asked.leaving, *asked.started, *asked.held}
     held = {name for name, group in work.groups.items() if group.kept}
     closed = {node.row for node in work.nodes if node.name in others or node.group in held} | outdated.targets
+    undrained = {node.name: StayReason.RECENT for node in work.nodes if auto.undrained(node.name)}
+    request = replace(request, resting={**undrained, **request.resting})
     return consolidation.find(
         auto.scale_down, cluster, work.nodes, templates, work.scene, groups=work.groups, asked=request, closed=closed
     )

@@ -5,10 +5,9 @@ after a restart, and the new node is not scaled down while a disruption budget b
 only. Nothing is drained here.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agents.logic.nodes.autoscaler.group_backoff import removal_of
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import outdated_nodes
 from agents.logic.nodes.cluster.cluster_view import DYING, ClusterView
@@ -147,9 +146,7 @@ def asked(
     records, timers = of_cluster(state, cluster), state.consolidation.get(cluster) or NO_TIMERS
     outdated = outdated_nodes.find(view, settings, now, state.notices.get)
     wanted = {**outdated, **{name: why for name, why in _drained(records, view).items() if name not in outdated}}
-    memory = state.memory.get(cluster)
-    undrained = () if memory is None else [name for name in view.nodes if removal_of(name) in memory.backoff]
-    return wanted, _request(records, timers, view, settings, wanted, state.notices.get, undrained)
+    return wanted, _request(records, timers, view, settings, wanted, state.notices.get)
 
 
 def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
@@ -159,26 +156,19 @@ def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
     settings: ScalerSettings,
     outdated: Mapping[str, RemovalReason],
     notice_of: NoticeOf,
-    undrained: Collection[str],
 ) -> ReplacementRequest:
     """What a look is asked to replace."""
     asked = drain_limits.request(view, settings, list(outdated), notice_of)
     started = {name for record in records.values() for name in record.names}
     held = {record.node for record in records.values() if record.node}
-    cheaper = _cheaper(timers, view, settings, undrained) if consolidates(settings) else None
+    cheaper = _cheaper(timers, view, settings) if consolidates(settings) else None
     return replace(asked, started=started, held=held, cheaper=cheaper)
 
 
-def _cheaper(
-    timers: ConsolidationTimers, view: ClusterView, settings: ScalerSettings, undrained: Collection[str]
-) -> ConsolidationRequest | None:
-    """`undrained`: nodes whose removal failed, for which no node is started in vain until that is forgotten."""
+def _cheaper(timers: ConsolidationTimers, view: ClusterView, settings: ScalerSettings) -> ConsolidationRequest | None:
     prices = _prices(view)
     targets = [name for name in prices if settings.consolidate_to_spot or not view.groups[name].fact.spot]
-    resting = {
-        **dict.fromkeys((*timers.tried, *undrained), StayReason.RECENT),
-        **dict.fromkeys(timers.resting, StayReason.JUST_REPLACED),
-    }
+    resting = {**dict.fromkeys(timers.tried, StayReason.RECENT), **dict.fromkeys(timers.resting, StayReason.JUST_REPLACED)}
     if not targets:
         return None
     return ConsolidationRequest(prices, targets, settings.consolidation_savings, settings.consolidation_together, resting)

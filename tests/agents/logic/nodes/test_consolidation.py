@@ -105,8 +105,10 @@ def test_an_old_node_that_cannot_be_drained_is_tried_more_and_more_seldom() -> N
     """For twelve hours each eviction on the big nodes is denied, as in karpenter-provider-aws#3921."""
     run, tries, starts = world(), dict[str, list[float]](), dict[str, list[float]]()
     grown = planned = 0
-    for _ in range(12 * 120):
+    for half_minute in range(12 * 120):
         run.run(30.0)
+        if half_minute == 290:
+            assert "CheaperNodeSoon" not in codes(run, "n2"), "its drain failed, and none is started before that is forgotten"
         for growth in run.of(ScaleUpPlanned)[grown:]:
             grown += 1
             [old] = growth.because["replaces"]
