@@ -87,12 +87,17 @@ class ReplicaCounts:
     most: int = 0
     killed: int = 0
 
+    @property
+    def kind(self) -> str:
+        """The kind of the controller; empty for an unknown one."""
+        return self.controller.partition("/")[0]
+
     def configured(self, *, strict: bool) -> int | None:
         """How many pods the controller should have; None if it wants none, so that they must be left alone.
 
         For an unknown controller it is the present number, or what was seen of late; `strict` as in `DisruptionRules`.
         """
-        kind = self.controller.partition("/")[0]
+        kind = self.kind
         if kind == "Job" and (strict or not self.known):
             return self.live
         if strict and kind and kind not in SIZED:

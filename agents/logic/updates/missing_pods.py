@@ -200,5 +200,5 @@ def shortage(groups: Iterable[ReplicaCounts], evicted: WorkloadEviction) -> str:
 
 def _silent(workload: str, counts: ReplicaCounts) -> bool:
     """Whether a controller with pods does not say how many it wants. Nothing makes a bare pod anew, and Jobs come to an end."""
-    kinds = workload.split("/")[2], counts.controller.partition("/")[0]
+    kinds = workload.split("/")[2], counts.kind
     return counts.members > 0 and not counts.known and "Pod" not in kinds and "Job" not in kinds

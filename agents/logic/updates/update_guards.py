@@ -134,7 +134,7 @@ def _failure(own: ReplicaCounts) -> str:
     """Why the Job of a pod may fail without it; empty where it does not. Where no source may see Jobs, each of them may."""
     owner = disruption_guards.owner_of(own)
     if own.wanted is None:
-        return f"nothing is known of {owner}, which may fail when a pod of it is evicted" if owner.startswith("Job ") else ""
+        return f"nothing is known of {owner}, which may fail when a pod of it is evicted" if own.kind == "Job" else ""
     return f"{owner} would fail: {own.wanted.last_failure}" if own.wanted.last_failure else ""
 
 
