@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from agents.telemetry.namespace_labels import NamespaceLabels
 from agents.telemetry.node_metrics import NodeCounts
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from streams.codec import dead_letters
@@ -31,6 +32,7 @@ class ConsumerMetrics:
         self._acts = Counter(
             "ullage_acts", "Acts in a namespace that were carried out", ("cluster", "namespace", "action"), registry=registry
         )
+        self._labels = NamespaceLabels()
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
         self._forged = Counter("ullage_forged_plans", "Plans that no turn made, and that were not carried out", registry=registry)
         self._updates, self._nodes = UpdateCounts(registry), NodeCounts(registry, topics)
@@ -61,7 +63,8 @@ class ConsumerMetrics:
         if isinstance(event, ActionFinished):
             self._outcomes.labels(event.action.value, event.result.value).inc()
             if event.result is Result.DONE and event.subject.namespace:
-                self._acts.labels(event.subject.cluster, event.subject.namespace, event.action.value).inc()
+                names = self._labels.of(event.subject.cluster, event.subject.namespace)
+                self._acts.labels(*names, event.action.value).inc()
             self._updates.finished(event)
             self._nodes.finished(event)
         elif isinstance(event, StatusWritten):

@@ -1,8 +1,10 @@
 """What `adaptive` promised and delivered, as gauges for each container that it decides for.
 
-They are read from the decisions that a turn made. A container that nothing was decided about for a day is gone.
+They are read from the decisions that a turn made. A container that nothing was decided about for a day is gone. A tenant may
+ask for `adaptive` on as many containers as it likes, so only the first of each namespace are shown, and of all.
 """
 
+from collections import Counter as Count
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,6 +22,8 @@ _MARK = b'"policy_grounds"'
 """What a decision of a policy as code has; the others are not decoded."""
 _LABELS = ("workload", "container", "side")
 _SIDES = ("promised", "delivered")
+_MOST, _MOST_OF_NAMESPACE = 5_000, 500
+"""Containers that are shown; each has four series."""
 
 
 class _Decided(msgspec.Struct):
@@ -49,6 +53,8 @@ class DeliveredRiskMetrics:
             registry=registry,
         )
         self._told: dict[tuple[str, str], _Told] = {}
+        self._of: Count[str] = Count()
+        """How many containers are shown, by namespace."""
         self._tidied = 0
 
     def decided(self, task: StagePartition, turn: int, decisions: Iterable[NewRecord]) -> None:
@@ -59,6 +65,8 @@ class DeliveredRiskMetrics:
             if _MARK not in (record.value or b"") or not ident.endswith(f"/requests/{workload}"):
                 continue
             for risk in delivered_risks(typed_json.decode(record.value or b"{}", _Decided).because):
+                if not self._is_shown(workload, risk.container):
+                    continue
                 self._told[workload, risk.container] = _Told(task, turn)
                 sides = ((risk.cpu_promised, risk.kills_allowed), (risk.cpu_delivered, risk.kills))
                 for side, (short, kills) in zip(_SIDES, sides, strict=True):
@@ -72,9 +80,24 @@ class DeliveredRiskMetrics:
         """The worker does not own this partition any more."""
         self._remove(name for name, told in self._told.items() if told.task == task)
 
+    def _is_shown(self, workload: str, container: str) -> bool:
+        """A container for which there is no room may be shown later, when others have gone."""
+        if (workload, container) in self._told:
+            return True
+        namespace = _namespace(workload)
+        room = len(self._told) < _MOST and self._of[namespace] < _MOST_OF_NAMESPACE
+        self._of[namespace] += room
+        return room
+
     def _remove(self, names: Iterable[tuple[str, str]]) -> None:
         for name in list(names):
             del self._told[name]
+            self._of[_namespace(name[0])] -= 1
             for side in _SIDES:
                 self._short.remove(*name, side)
                 self._kills.remove(*name, side)
+
+
+def _namespace(workload: str) -> str:
+    """Of a workload's key, with its cluster."""
+    return workload.rsplit("/", 2)[0]

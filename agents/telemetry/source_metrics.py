@@ -1,12 +1,14 @@
 """The metrics of sources: what each appends, observed through its log, and the fate of the usage source's rows."""
 
 from collections import Counter as Count
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.telemetry.age_gauge import AgeGauge
+from agents.telemetry.namespace_labels import Namespace, NamespaceLabels
 from schemas.facts.sources import SourceReported
 from schemas.times import to_seconds
 from streams.codec.event_codec import Codec, header
@@ -27,6 +29,7 @@ class SourceMetrics:
         self._failures = Counter("ullage_source_failures", "Appends the log did not take", ("source",), registry=registry)
         self._dropped = Counter("ullage_source_dropped", "Records over the bound", ("source", "topic"), registry=registry)
         self._kills = Counter("ullage_oom_kills", "OOM kills that were seen", _NAMESPACE, registry=registry)
+        self._labels = NamespaceLabels()
         self._shown: Count[str] = Count()
         self._age = AgeGauge("ullage_source_age_seconds", "Real time since something seen was appended", ("source",), registry)
         self._codec = Codec(topics)
@@ -36,7 +39,8 @@ class SourceMetrics:
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
         for key in (record.key or b"" for record in records if self._topics.short(record.topic) == "oom-events"):
-            self._kills.labels(*key.decode().split("/")[:2]).inc()  # a workload's key
+            cluster, namespace = key.decode().split("/")[:2]  # a workload's key
+            self._kills.labels(*self._labels.of(cluster, namespace)).inc()
         if any(self._was_seen(record) for record in records):
             self._age.happened(self._source)
 
@@ -107,7 +111,8 @@ class UsageMetrics:
             Gauge(f"ullage_used_{name}", f"{text} that containers used", _NAMESPACE, registry=registry)
             for name, text in (("cpu_cores", "CPU"), ("memory_bytes", "Memory"))
         )
-        self._using: set[tuple[str, str]] = set()
+        self._labels = NamespaceLabels()
+        self._using: set[Namespace] = set()
         self._seen: Count[str] = Count()
 
     def scraped(self, seconds: float) -> None:
@@ -120,14 +125,19 @@ class UsageMetrics:
 
     def used(self, cluster: str, namespaces: Mapping[str, tuple[float, float]]) -> None:
         """What the newest answer says that each namespace used: cores and bytes."""
-        using = {(cluster, namespace) for namespace in namespaces}
-        for namespace, amounts in namespaces.items():
+        sums: defaultdict[Namespace, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for namespace, (cores, memory) in namespaces.items():
+            total = sums[self._labels.of(cluster, namespace)]
+            total[0] += cores
+            total[1] += memory
+        for names, amounts in sums.items():
             for gauge, amount in zip(self._used, amounts, strict=True):
-                gauge.labels(cluster, namespace).set(amount)
-        for gone in self._using - using:
+                gauge.labels(*names).set(amount)
+        for gone in self._using - sums.keys():
+            self._labels.forget(gone)
             for gauge in self._used:
                 gauge.remove(*gone)
-        self._using = using
+        self._using = set(sums)
 
     def rows(self, counts: Mapping[str, int], held: int) -> None:
         """Update the counters to the source's own counts of rows since its start."""

@@ -3,7 +3,7 @@
 Each checkout has an environment of its own in `.venv` and topics of its own, and they take turns on a Kafka that serves nobody
 else meanwhile: first with nothing to watch, then with a VPA for each workload of a fleet and a scrape of it each minute. For each
 stretch this prints the CPU of clock, worker and Kafka, the milliseconds from a tick's time to its turn in each partition, the
-resident memory of clock and worker, and what a day of it writes, from the sizes of Kafka's files. The writer of scrapes is this
+resident memory of each, and what a day of it writes, from the sizes of Kafka's files. The writer of scrapes is this
 checkout's for all, and compresses as sources do.
 
 It starts processes by the command line, so that what is measured is what people run, and asks nothing of the checkouts but
@@ -191,7 +191,7 @@ def measured(checkout: Checkout, brokers: str, stretch: Stretch, folder: Path) -
         seconds = time.monotonic() - began
         used = {name: _cpu(process) - used[name] for name, process in processes.items()}
         grown = {name: after - size.get(name, 0) for name, after in written(brokers, topics.prefix).items()}
-        resident = {name: process.memory_info().rss / (1 << 20) for name, process in (("clock", clock), ("worker", worker))}
+        resident = {name: process.memory_info().rss / (1 << 20) for name, process in processes.items()}
     delays, turns = [], set()
     for line in notes.read_bytes().splitlines():
         if line.startswith(b'{"event":"turn"') and (note := json.loads(line))["at"] >= since:

@@ -1,7 +1,9 @@
 """The product's gauges: what the pods of each namespace request, should request and used; what was done and killed there."""
 
+from dataclasses import replace
+
 import numpy as np
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
@@ -25,7 +27,7 @@ TASK = ("updater", 0)
 
 
 def test_requests_and_recommendations_are_summed_by_namespace_at_most_once_a_minute_and_go_with_the_pods() -> None:
-    registry, seconds = CollectorRegistry(), iter([0.0, 0.1, 30.0, 99.0, 200.0, 200.0])
+    registry, seconds = CollectorRegistry(), iter([0.0, 30.0, 60.0])
     metrics, updater = FleetMetrics(registry, lambda: next(seconds)), Updater(UpdateSettings(), 0)
     target = Amounts(Cores(0.2), Bytes(3 * GIB))
     advice = RequestsRecommended("r", when(START), API, (ContainerRecommendation("app", target, target, target, target),), {})
@@ -44,12 +46,52 @@ def test_requests_and_recommendations_are_summed_by_namespace_at_most_once_a_min
     updater.step(turn(START + 1000, pod_changes_by_cluster=gone[:1], policies=[back]))
     metrics.look(TASK, updater.clusters)  # 30 s: too early
     assert shown()[0] == 2.0
-    metrics.look(TASK, updater.clusters)  # 99 s: the sum took 0.1 s, so the next one comes after 100
-    assert shown()[0] == 2.0
     metrics.look(TASK, updater.clusters)
     assert shown() == [1.0, 1.0 * GIB, 0.2, 3.0 * GIB, 1.0]
     metrics.forget(TASK)
     assert shown() == [None] * 5
+
+
+def test_the_sums_of_many_pods_are_made_in_parts_of_the_pods_that_were_there_at_the_beginning() -> None:
+    registry, updater = CollectorRegistry(), Updater(UpdateSettings(), 0)
+    metrics = FleetMetrics(registry, lambda: 0.0)
+    pods = [pod(f"p{number}", START) for number in range(6_000)]
+    updater.step(turn(START, pod_changes_by_cluster=pods))
+    shown = []
+    for minute in range(3):
+        metrics.look(TASK, updater.clusters)
+        shown.append(registry.get_sample_value("ullage_requested_cpu_cores", WEB))
+        updater.step(turn(START + minute + 1, pod_changes_by_cluster=[pod(f"later-{minute}", START)]))
+    assert shown == [None, None, 6_000.0]
+
+
+def test_a_pod_with_many_containers_counts_for_so_many() -> None:
+    registry, updater = CollectorRegistry(), Updater(UpdateSettings(), 0)
+    metrics = FleetMetrics(registry, lambda: 0.0)
+    one = pod("a", START)
+    giant = replace(one, containers=one.containers * 1_000)
+    updater.step(turn(START, pod_changes_by_cluster=[replace(giant, pod=PodName("web", f"p{n}", f"u{n}")) for n in range(6)]))
+    metrics.look(TASK, updater.clusters)
+    assert registry.get_sample_value("ullage_requested_cpu_cores", WEB) is None
+    metrics.look(TASK, updater.clusters)
+    assert registry.get_sample_value("ullage_requested_cpu_cores", WEB) == 6_000.0
+
+
+def test_a_scrape_has_a_thousand_namespaces_and_the_sum_of_the_others_whatever_the_log_names() -> None:
+    registry, updater = CollectorRegistry(), Updater(UpdateSettings(), 0)
+    metrics = FleetMetrics(registry, lambda: 0.0)
+    names = [f"ns-{number}" for number in range(998)] + ["a\nb", 'c"\\{}', *(f"forged-{number}" for number in range(500))]
+    pods = [replace(pod(f"p{n}", START), workload=replace(API, namespace=name)) for n, name in enumerate(names)]
+    pods = [replace(each, pod=PodName(each.workload.namespace, each.pod.name, each.pod.uid)) for each in pods]
+    updater.step(turn(START, pod_changes_by_cluster=pods))
+    metrics.look(TASK, updater.clusters)
+    others = {"cluster": "demo", "namespace": "(others)"}
+    assert registry.get_sample_value("ullage_requested_cpu_cores", others) == 500.0
+    assert registry.get_sample_value("ullage_requested_cpu_cores", {"cluster": "demo", "namespace": "a\nb"}) == 1.0
+    lines = [line for line in generate_latest(registry).decode().splitlines() if line.startswith("ullage_requested_cpu_cores{")]
+    assert len(lines) == 1_001
+    metrics.forget(TASK)
+    assert b"{" not in generate_latest(registry)
 
 
 def test_use_kills_and_acts_are_those_of_their_namespaces() -> None:

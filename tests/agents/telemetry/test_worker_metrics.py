@@ -102,6 +102,10 @@ def test_what_adaptive_promised_and_delivered_is_shown_while_it_decides_here(
     metrics.turn_taken("recommender", 1, taken(3 * day, web=grounds), seconds=Seconds(0.02))
     assert b'workload="api"' not in generate_latest(registry)
     assert b'workload="web"' in generate_latest(registry)
+    tenant = {f"demo/shop/Deployment/w{number}": grounds for number in range(600)}
+    metrics.turn_taken("recommender", 1, taken(3 * day, **tenant, **{"demo/web/Deployment/w": grounds}), seconds=Seconds(0.02))
+    lines = generate_latest(registry).decode().splitlines()
+    assert sum(line.startswith("ullage_adaptive_oom_kills{") for line in lines) == 2 * (500 + 2), "a namespace fills no page"
     metrics.assigned([])
     assert b"workload=" not in generate_latest(registry)
 
