@@ -10,35 +10,47 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.run import pipeline, rules_in_log
+from agents.settings.all_settings import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
+from schemas.facts.load import LoadScraped, series_id
+from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.nodes import NodeChanged
 from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, Seconds
 from streams import compacted_copy
 from streams.consumers.executing import plan_evidence
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
+from streams.consumers.webhook.admission import Admission
+from streams.errors import BadInput
 from tests.support.admission_scene import NAMES, AdmissionScene
+from tests.support.asg_scene import NodeScene
 from tests.support.attested_plans import with_attestations
+from tests.support.aws_double import AwsDouble, aws, aws_server
 from tests.support.cluster_events import API, MINUTE, pod, scrape, turn, when
 from tests.support.cluster_events import START as NOON
 from tests.support.consumer_scene import START, ConsumerScene, eviction_of, resize_of, scene_at_two
 from tests.support.metrics_api_scene import AT, CLUSTER, NAMESPACE, ehpa, forecast, selector
-from tests.support.node_scene import ScalerRun, group, shape
+from tests.support.node_scene import ScalerRun, group, joined, shape
 from tests.support.node_scene import pod as waiting_pod
-from tests.support.replica_scene import EHPA, MONDAY, ForecasterScene, history, scale
+from tests.support.replica_scene import CART, EHPA, MONDAY, RATE, ForecasterScene, history, scale
 from tests.support.replica_scene import pods as load_pods
 from tests.support.replica_scene import scrape as load_scrape
 from tests.support.status_scene import StatusScene, vpa
 from tests.support.vpa_server import VpaServer
+
+__all__ = ["aws", "aws_server"]
 
 MIB = 1 << 20
 
@@ -243,3 +255,135 @@ def test_vpa_conditions_a_forged_recommendation_becomes_the_status_of_its_vpa() 
         scene.consumer().alone.poll_once()
         [container] = server.status("web/api")["recommendation"]["containerRecommendations"]
     assert container["target"]["cpu"] == "64"
+
+
+def test_node_group_changes_a_false_bound_is_planned_by_and_refused_where_aws_has_another(aws: AwsDouble) -> None:
+    run = ScalerRun(group(most=3, desired=3), *(event for n in range(3) for event in joined(f"n{n}")), shape(cpu=975))
+    run.step(group(most=1_000, desired=3))
+    run.step(*(waiting_pod(f"m-{number}") for number in range(500)))
+    run.run(4.0)
+    assert run.grown == [("a", 3, 125)]
+    scene = NodeScene(aws, desired=2)
+    scene.grow(2, 125)
+    scene.run()
+    assert scene.ended() == [("refused", OutcomeDetail.AT_LIMIT)]
+    assert aws.calls("SetDesiredCapacity") == []
+
+
+def test_node_group_changes_false_notices_empty_all_nodes_that_they_name_at_once() -> None:
+    """A cloud takes many at once, too, and no limit of ours keeps it from that; disruption budgets hold for the pods."""
+    nodes = [f"n{number}" for number in range(20)]
+    run = ScalerRun(group(desired=20, most=20), *(event for name in nodes for event in joined(name)), shape())
+    run.step(*(waiting_pod(f"w-{name}", node=name) for name in nodes))
+    run.run(2.0)
+    assert run.removed == []
+    notices = [InstanceInterruptionNoticed(when(NOON), "demo", name, InterruptionKind.SPOT, f"m-{name}") for name in nodes]
+    run.step(*notices)
+    run.run(2.0)
+    assert sorted(run.removed) == sorted(nodes)
+
+
+@pytest.mark.parametrize(("load", "replicas"), [(1e15, EHPA.max_replicas), (0.0, EHPA.min_replicas)])
+def test_load_metrics_a_false_load_scales_to_a_bound_of_the_ehpa_and_no_further(load: float, replicas: int) -> None:
+    query = "sum(rate)"
+    annotations = {"metric-query.autoscaling.crane.io/pods.http_requests": query}
+    policy = replace(EHPA, metrics=(RATE,), prediction=None, annotations=annotations)
+    forged = LoadScraped(MONDAY, "prod", (CART.key,), (series_id("pods.http_requests", query),), (load,))
+    decided = ForecasterScene().run(MONDAY, 600, policy, *load_pods(MONDAY, 18), scale(MONDAY, 18), forged)
+    plans = [each.event.replicas for each in decided if isinstance(each.event, ReplicasPlanned)]
+    assert plans[-1] == replicas
+
+
+def test_cluster_changes_a_false_report_or_node_withholds_no_growth() -> None:
+    run = ScalerRun(group(most=10), shape(cpu=975))
+    run.step(*(SourceReported(when(NOON), "demo", name, (), Seconds(1e9)) for name in ("kube", "asg", "mallory")))
+    run.step(*(waiting_pod(f"m-{number}") for number in range(50)))
+    run.run(4.0)
+    assert run.grown == [("a", 0, 10)]
+
+
+def test_cluster_changes_a_false_report_of_a_blind_source_lets_turns_go_on_with_pods_that_nobody_sees() -> None:
+    """What it plans of them is refused by the consumer, which looks."""
+    policy = VerticalPolicyChanged(when(NOON), "*", "1", UpdateMode.IN_PLACE, (ContainerPolicy("*"),))
+    amounts = Amounts(Cores(9.0), Bytes(1024 * MIB))
+
+    def planned(*reports: SourceReported) -> bool:
+        updater = Updater(UpdateSettings(), 0)
+        apply = ControlChanged(when(NOON), "demo", Mode.APPLY)
+        seen = SourceReported(when(NOON), "demo", "kube", ("pod-changes",))
+        pods = [pod(f"p{number}", NOON) for number in range(20)]
+        updater.step(turn(NOON, policies=[policy], control=[apply], pod_changes_by_cluster=pods, cluster_changes=[seen]))
+        at = NOON + 120 * MINUTE
+        key = f"recommender/0/{at}/requests/{API.key}"
+        advice = RequestsRecommended(key, when(at), API, (ContainerRecommendation("app", *[amounts] * 4),), {})
+        decided = updater.step(turn(at, recommendations_by_cluster=[advice], cluster_changes=list(reports)))
+        return any(isinstance(each.event, ResizePlanned) for each in decided)
+
+    assert not planned()
+    assert planned(SourceReported(when(NOON + 120 * MINUTE), "demo", "mallory", ("pod-changes",)))
+
+
+def test_cluster_changes_false_nodes_lower_what_is_recommended_and_pods_down_to_the_minimum_of_their_policy() -> None:
+    least = Amounts(Cores(0.75), Bytes(700 * MIB))
+    policy = VerticalPolicyChanged(when(NOON), "*", "1", UpdateMode.IN_PLACE, (ContainerPolicy("*", min_allowed=least),))
+    pods = [pod(f"p{number}", NOON) for number in range(20)]
+    recommender, updater = Recommender(VerticalSettings(), 0), Updater(UpdateSettings(), 0)
+    recommender.step(turn(NOON, policies=[policy], pod_changes=pods))
+    apply = ControlChanged(when(NOON), "demo", Mode.APPLY)
+    updater.step(turn(NOON, policies=[policy], control=[apply], pod_changes_by_cluster=pods))
+    planned, recommended = [], set()
+    for minute in range(1, 30):
+        at = NOON + minute * MINUTE
+        used = scrape(at, [(API.key, "p0", "app", 1.0, 1e9)])
+        forged = [NodeChanged(when(at), "demo", "mallory", Amounts(Cores(0.05), Bytes(64 * MIB)))] * (minute == 1)
+        said = [each.event for each in recommender.step(turn(at, pod_metrics=[used], cluster_changes=forged))]
+        advice = [event for event in said if isinstance(event, RequestsRecommended)]
+        recommended |= {event.containers[0].target for event in advice}
+        planned += [each.event for each in updater.step(turn(at, recommendations_by_cluster=advice))]
+    assert recommended == {Amounts(Cores(0.05), Bytes(64 * MIB))}
+    assert {plan.requests["app"] for plan in planned if isinstance(plan, ResizePlanned)} == {least}
+
+
+MOST = ContainerPolicy("*", max_allowed=Amounts(Cores(0.01), None))
+LEAST = Limit(LimitType.CONTAINER, least=Amounts(Cores(2.0), None))
+
+
+@pytest.mark.parametrize(
+    ("forged", "before", "after"),
+    [
+        (VerticalPolicyChanged(START, "demo/default/*", "1", containers=(MOST,)), "100m", "10m"),
+        (LimitRangeChanged(START, "demo", "default", "m", (LEAST,)), "250m", "2"),
+    ],
+    ids=["rules-latest", "policies-latest"],
+)
+def test_copies_a_forged_policy_is_one_for_what_starts_later_and_for_nothing_that_is_at_work(
+    request: pytest.FixtureRequest, forged: VerticalPolicyChanged | LimitRangeChanged, before: str, after: str
+) -> None:
+    scene, wire = AdmissionScene(), request.node.callspec.id
+    if wire == "policies-latest":
+        scene.vpa()
+    scene.recommend()
+    for copy in compacted_copy.COPIES:
+        compacted_copy.complete(scene.log, NAMES, copy)
+    scene.view.catch_up()
+    scene.log.append([scene.codec.encode(forged, topic=wire, key="m", partition=NAMES.partition_of("m"), source="/m")])
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == before
+    scene.view = scene.new_view()
+    scene.view.catch_up()
+    scene.admission = Admission(scene.view, scene.outcomes, scene, clock=lambda: 0.0)
+    assert scene.requests()["cpu"] == after
+
+
+def test_rules_latest_forged_rules_keep_a_worker_from_starting_and_change_none_that_is_at_work() -> None:
+    context, stages = AdmissionScene().context(), pipeline.stages(Settings())
+    rules_in_log.publish(context, stages, START)
+    for copy in compacted_copy.COPIES:
+        compacted_copy.complete(context.log, NAMES, copy)
+    assert rules_in_log.agree(context, stages, START) == []
+    ours = next(rules for stage in stages if (rules := rules_in_log.rules_of(stage, START + timedelta(hours=1))))
+    forged = replace(ours, program=ours.program + 1)
+    partition = NAMES.partition_of(forged.key)
+    context.log.append([context.codec.encode(forged, topic="rules-latest", key=forged.key, partition=partition, source="/m")])
+    with pytest.raises(BadInput, match="would decide otherwise"):
+        rules_in_log.agree(context, stages, START)
