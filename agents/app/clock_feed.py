@@ -27,8 +27,8 @@ from streams.log.kafka_log import KafkaLog
 from streams.lost_record_check import LostRecords
 from streams.topics import CLOCK
 
-WAIT = 0.5
-"""Seconds that one look waits for a tick."""
+WAIT = 0.75
+"""Seconds that one look waits for a tick: longer than the default period, or every second one would end just before its tick."""
 TOGETHER = 500
 """Ticks that are read at once, and that a task may have before it: the slowest task waits for its inputs, not for ticks."""
 YIELD_AFTER = 0.03

@@ -2,8 +2,8 @@
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
-`_get_actions_per_node`, `_client`, `_in_flight`, `_pending_tasks`) and its requests (`_max_wait_ms`, `_min_bytes`), which is why
-their versions are pinned.
+`_get_actions_per_node`, `_proc_fetch_request`, `_client`, `_conns`, `_in_flight`, `_pending_tasks`) and its requests
+(`_max_wait_ms`, `_min_bytes`), which is why their versions are pinned.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 
 import faust
 from aiokafka import TopicPartition
+from aiokafka.client import ConnectionGroup
 from aiokafka.errors import IllegalStateError
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
@@ -27,10 +28,10 @@ from agents.run.partition_task import SharedRecord
 
 WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
-WHOLE_WAIT_MS = 500
+WHOLE_WAIT_MS = 1_500
 """The same for one that asks for all inputs: it delays nothing, and most of an idle worker's work is to write and read fetches.
 
-What is to go over its connection after a rebalance, or a seek, may wait that long, so it is no more.
+What is to go over its connection after a seek may wait that long, so it is no more. After a rebalance nothing does.
 """
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
@@ -174,6 +175,23 @@ def ask_nothing_while_fetching(fetcher: Any) -> None:
     fetcher._get_actions_per_node = when_free  # noqa: SLF001
 
 
+def break_off_after_rebalance(fetcher: Any) -> None:
+    """Let this fetcher of aiokafka close the connection of a fetch whose partitions were taken from this worker.
+
+    aiokafka forgets such a fetch, but the broker answers it before anything that comes later over the same connection.
+    """
+    fetch = fetcher._proc_fetch_request  # noqa: SLF001
+
+    async def breaking_off(assignment: Any, node: int, request: Any) -> bool:
+        came = await fetch(assignment, node, request)
+        connection = fetcher._client._conns.get((node, ConnectionGroup.DEFAULT))  # noqa: SLF001
+        if connection is not None and not assignment.active:
+            connection.close()
+        return bool(came)
+
+    fetcher._proc_fetch_request = breaking_off  # noqa: SLF001
+
+
 class QuickConsumerThread(AIOKafkaConsumerThread):
     """The thread of a `QuickConsumer`, in which aiokafka runs."""
 
@@ -188,6 +206,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         consumer: Any = self._ensure_consumer()
         wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics)  # noqa: SLF001
         ask_nothing_while_fetching(consumer._fetcher)  # noqa: SLF001
+        break_off_after_rebalance(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
         """As Faust's, but returns nothing when a rebalance takes a partition in the middle.

@@ -12,7 +12,9 @@ from typing import Any
 
 import faust
 import structlog
+from faust.sensors import Monitor
 from faust.types import StreamT
+from mode import Service
 
 from agents.app import freed_memory, kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
@@ -45,9 +47,18 @@ class NamedTopics(faust.Topic):
         return "\n".join(self.topics)
 
 
+class IdleMonitor(Monitor):
+    """Faust's monitor without what it computes each second, which nobody reads here."""
+
+    @Service.task
+    async def _sampler(self) -> None:
+        """Compute nothing."""
+
+
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
     "TableManager": ReadyTableManager,
+    "Monitor": IdleMonitor,
     "Topic": NamedTopics,
     "web_enabled": False,
     "topic_disable_leader": True,

@@ -18,7 +18,10 @@ import faust
 import faust.transport.consumer
 import mode
 import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.fetch import FetchRequest
+from faust.sensors import Monitor
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
@@ -47,6 +50,8 @@ REPLACED: dict[str, tuple[Callable[..., Any], str]] = {
     "kafka questions": (KafkaConnectionManager.send, "57feebdc47fd"),
     "aiokafka record": (aiokafka.consumer.fetcher.PartitionRecords._consumer_record, "eb26a87b0925"),
     "aiokafka requests": (aiokafka.consumer.fetcher.Fetcher._get_actions_per_node, "cbc515639044"),
+    "aiokafka fetch": (aiokafka.consumer.fetcher.Fetcher._proc_fetch_request, "7ba996ef7098"),
+    "aiokafka close": (AIOKafkaConnection.close, "c3b150583836"),
     "aiokafka routine": (aiokafka.consumer.fetcher.Fetcher._fetch_requests_routine, "7160550ba3fb"),
     "aiokafka records": (aiokafka.consumer.fetcher.PartitionRecords._unpack_records, "cd3e03d0481f"),
     "aiokafka request": (FetchRequest.__init__, "6d2db26db549"),
@@ -61,6 +66,7 @@ REPLACED: dict[str, tuple[Callable[..., Any], str]] = {
     "faust tables": (TableManager.on_start, "c39281f83579"),
     "faust transport": (faust.App._new_transport, "fda75f3570ad"),
     "faust folders": (faust.App._create_directories, "205253adb946"),
+    "faust monitor": (Monitor._sampler.fun, "d2de22271552"),
     "faust crash": (faust.App._crash, "afb86da7a29c"),
     "mode waits": (mode.Service.wait_first, "9fbd83128dfc"),
 }
@@ -83,6 +89,7 @@ USED = {
     "agents/app/faust_consumer.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),
         *("_get_actions_per_node", "_records", "_max_wait_ms", "_client", "_in_flight", "_pending_tasks"),
+        *("_proc_fetch_request", "_conns"),
     },
 }
 """Private names of others, by the files that use them."""
@@ -111,7 +118,7 @@ def test_our_subclasses_replace_nothing_else() -> None:
     known = {function.__name__ for function, _ in REPLACED.values()} | {"sleep", "on_first_start", "on_stop", "__init__"}
     for ours in (
         *(FetchedRecords, faust_consumer.QuickConsumer, faust_consumer.QuickConsumerThread),
-        *(faust_consumer.SkippedTableRecovery, faust_consumer.ReadyTableManager, worker.App),
+        *(faust_consumer.SkippedTableRecovery, faust_consumer.ReadyTableManager, worker.App, worker.IdleMonitor),
     ):
         theirs = ours.__mro__[1]
         replaced = {name for name, value in vars(ours).items() if callable(value) and hasattr(theirs, name)}
@@ -129,6 +136,7 @@ def test_every_private_name_that_we_use_is_there() -> None:
     assert "max_wait_ms=self.config['fetch_max_wait_ms']" in inspect.getsource(Fetcher)  # read anew for each request
     for name in ("_records", "_in_flight", "_pending_tasks", "_client"):
         assert f"self.{name} = " in fetcher, name
+    assert "self._conns[(node_id, group)]" in inspect.getsource(AIOKafkaClient.send)
     request = inspect.getsource(FetchRequest.__init__)
     assert {"self._max_wait_ms = ", "self._min_bytes = "} <= set(re.findall(r"self\._\w+ = ", request))
     waits = inspect.getsource(aiokafka.AIOKafkaConsumer.__init__)

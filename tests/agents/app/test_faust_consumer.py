@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from aiokafka.client import ConnectionGroup
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11
 from aiokafka.structs import TopicPartition
@@ -146,6 +147,19 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> N
     assert asked() == [faust_consumer.WHOLE_WAIT_MS] * 2
     assert asked(("changelog", 0)) == [faust_consumer.WHOLE_WAIT_MS] * 2
     assert asked(("changelog", 0), ("policies", 1)) == [faust_consumer.WAIT_MS] * 2
+
+
+@pytest.mark.parametrize(("active", "closed"), [(True, []), (False, [1])])
+def test_a_fetch_that_a_rebalance_overtakes_keeps_nothing_waiting(active: bool, closed: list[int]) -> None:
+    """The broker answers what comes over its connection in order, and that fetch may wait for long."""
+    said: list[int] = []
+    connections = {(node, ConnectionGroup.DEFAULT): SimpleNamespace(close=lambda node=node: said.append(node)) for node in (1, 2)}
+    client = SimpleNamespace(_conns={**connections, (1, ConnectionGroup.COORDINATION): None})
+    fetcher: Any = SimpleNamespace(_client=client, _proc_fetch_request=AsyncMock(return_value=active))
+    faust_consumer.break_off_after_rebalance(fetcher)
+    for node in (1, 3):  # to the third one there is no connection any more
+        assert asyncio.run(fetcher._proc_fetch_request(SimpleNamespace(active=active), node, "a fetch")) is active
+    assert said == closed
 
 
 def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None:
