@@ -129,6 +129,17 @@ def test_only_the_three_packages_are_shipped() -> None:
 @pytest.mark.parametrize("part", ["agents.processes.source_clock", "agents.app.worker", "agents.processes.run_parts"])
 def test_a_process_that_asks_no_api_server_loads_no_client_for_it(part: str) -> None:
     """Kubernetes' client and what it loads take 10 MiB of each process."""
-    code = f"import sys, {part}; print(*{{'kubernetes', 'requests', 'oauthlib', 'cryptography'}} & set(sys.modules))"
+    assert _loaded(part, "kubernetes", "requests", "oauthlib", "cryptography") == []
+
+
+def test_consumers_load_neither_what_serves_tls_nor_what_computes_replicas() -> None:
+    """They take 8 and 12 MiB, and each consumer that needs one loads it when it is made."""
+    assert _loaded("agents.processes.consumer", "numpy", "cryptography") == []
+    assert _loaded("agents.processes.consumer_webhook", "numpy") == []
+
+
+def _loaded(part: str, *heavy: str) -> list[str]:
+    """Which of these packages a process has loaded that imports this module."""
+    code = f"import sys, {part}; print(*{set(heavy)} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == []
+    return answer.stdout.split()

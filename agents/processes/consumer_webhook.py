@@ -5,13 +5,13 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
+from agents.processes.process_lease import real_time, webhook_leases
 from agents.processes.server_certificate import certificate_source, service_names
 from agents.run import python_gc
 from agents.settings import cluster_factory
@@ -23,8 +23,6 @@ from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
 from streams.clients.kube.controller_requests import ControllerChain
-from streams.clients.kube.json_objects import PlainObjects
-from streams.clients.kube.leases import leases
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import PATH, Registrar, Registration
@@ -83,17 +81,6 @@ def _ready() -> None:
     """Tune the garbage collector once the view is read: from now on requests are waiting."""
     python_gc.exempt_present_objects()
     python_gc.pause_briefly()
-
-
-def webhook_leases(settings: Settings, api: Api) -> PlainObjects:
-    """The Leases among which the webhook's is."""
-    namespace = settings.webhook.lease_namespace or settings.webhook.namespace
-    return leases(api, namespace)
-
-
-def real_time() -> datetime:
-    """The present time, which certificates and Leases go by."""
-    return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 
 def _admission(ours: WebhookSettings) -> AdmissionSettings:

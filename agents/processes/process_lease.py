@@ -1,4 +1,4 @@
-"""The Lease by which one of several instances of a process works, by the settings.
+"""The Leases of a process, by the settings: the one by which one of several instances works, and the webhook's.
 
 A polling source uses `Turns`: the instance that holds the Lease works, and one that loses it ends, because its memory of the log
 is stale; when it is started again, it stands by.
@@ -9,11 +9,13 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
+from streams.clients.kube.json_objects import PlainObjects
 from streams.clients.kube.leases import leases
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.sources.kube.watch_threads import LeaseLost
@@ -30,6 +32,17 @@ def holder_lease(process: str, settings: Settings) -> HolderLease | None:
     api = Api(cluster_factory.connection(settings.cluster), timeout=_TIMEOUT)
     identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     return HolderLease(leases(api, namespace), f"ullage-{process}", identity)
+
+
+def webhook_leases(settings: Settings, api: Api) -> PlainObjects:
+    """The Leases among which the webhook's is."""
+    namespace = settings.webhook.lease_namespace or settings.webhook.namespace
+    return leases(api, namespace)
+
+
+def real_time() -> datetime:
+    """The present time, which certificates and Leases go by."""
+    return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 
 class Turns:
