@@ -100,7 +100,7 @@ class ExpanderClient:
 
     def _authority(self) -> bytes:
         """The authority's certificate as the file has it now. Raises BadInput."""
-        return secret_files.read(self._certificate, "expander.certificate").encode()
+        return secret_files.read(self._certificate, f"expander.certificate '{self._certificate}'").encode()
 
     def _answer(self, question: bytes) -> bytes:
         options = (

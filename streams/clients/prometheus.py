@@ -128,7 +128,7 @@ class Prometheus:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise BadInput(_NO_ADDRESS.format(without_password(url)))
         self._url, self._limits = url.rstrip("/"), limits or AnswerLimits()
-        self._credentials = credentials or Credentials()
+        self._credentials, self._ca = credentials or Credentials(), ca
         self._pool = urllib3.PoolManager(
             retries=False, cert_reqs="CERT_NONE" if insecure else "CERT_REQUIRED", ca_certs=None if ca is None else str(ca)
         )
@@ -164,9 +164,7 @@ class Prometheus:
             answer = f"{error}: ask for fewer series, or for a shorter time, at once"
             raise GiveUp(doing=_doing(query), to=self._url, answer=answer) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            nobody = isinstance(error, urllib3.exceptions.NewConnectionError)
-            answer = "nobody answers there: is the address right?" if nobody else f"{type(error).__name__}: {error}"
-            raise Unreachable(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
+            raise Unreachable(doing=_doing(query), to=self._url, answer=self._why(error), after=refusals.RETRY_AFTER) from error
         if response.status >= _FIRST_REFUSAL:
             raise self._refused(query, response.status, body)
         try:
@@ -174,6 +172,14 @@ class Prometheus:
         except ValueError as error:
             answer = f"an answer that cannot be read: {error}"
             raise TryAgain(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
+
+    def _why(self, error: urllib3.exceptions.HTTPError | OSError) -> str:
+        if isinstance(error, urllib3.exceptions.NewConnectionError):
+            return "nobody answers there: is the address right?"
+        if isinstance(error, urllib3.exceptions.SSLError):  # also what is wrong with the file, which is read with each connection
+            authorities = "the system's authorities" if self._ca is None else f"those of prometheus.ca '{self._ca}'"
+            return f"TLS fails with {authorities}: {error}; prometheus.ca names a PEM file with the authority of its certificate"
+        return f"{type(error).__name__}: {error}"
 
     def _headers(self, query: str) -> dict[str, str]:
         """The credentials as headers. A file that is missing now may be there soon, because somebody is renewing it."""

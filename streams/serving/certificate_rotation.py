@@ -74,9 +74,10 @@ class CertificateRotation:
                 self._next = _Next(found)
             self._fault = ""
         except (BadInput, EdgeError, OSError) as error:
-            if str(error) != self._fault:
-                _log.warning("the certificate could not be renewed or read", error=str(error))
-            self._fault = str(error)
+            fault = f"{self._source}: {error}"
+            if fault != self._fault:
+                _log.warning("the certificate could not be renewed or read", error=fault)
+            self._fault = fault
             self._watcher.refused()
 
     def authorities(self) -> Sequence[bytes]:

@@ -23,7 +23,7 @@ _FILES = ("tls.crt", "tls.key", "ca.crt")
 
 
 class CertificateSource(Protocol):
-    """Provides the certificate to show now."""
+    """Provides the certificate to show now. As a string it is its place, for people."""
 
     def current(self, at: datetime) -> ServingCertificate:
         """The certificate, renewed if that is due. Raises BadInput, OSError, TryAgain and GiveUp."""
@@ -54,6 +54,9 @@ class CertificateFiles:
     key: Path
     authorities: Path | None = None
 
+    def __str__(self) -> str:
+        return f"the files '{self.certificate}' and '{self.key}'"
+
     def current(self, _at: datetime) -> ServingCertificate:
         """As they stand."""
         authorities = self.authorities.read_bytes() if self.authorities is not None else b""
@@ -66,6 +69,9 @@ class CertificateFolder:
 
     folder: Path
     renewal: Renewal
+
+    def __str__(self) -> str:
+        return f"the folder '{self.folder}'"
 
     def current(self, at: datetime) -> ServingCertificate:
         """What is there, or a new one."""
@@ -90,6 +96,9 @@ class CertificateSecret:
     name: str
     renewal: Renewal
     labels: Sequence[tuple[str, str]] = ()
+
+    def __str__(self) -> str:
+        return f"the Secret '{self.name}'"
 
     def current(self, at: datetime) -> ServingCertificate:
         """What is there, or a new one."""

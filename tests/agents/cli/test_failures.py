@@ -72,6 +72,12 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("node groups in no region", ("source", "asg", "--group", "0:3:web", *NO_LOG), 2, "no AWS region is set: set aws.region"),
     ("node groups removed in no region", ("consumer", "asg", *NO_LOG), 2, "no AWS region is set: set aws.region"),
     ("an external expander without an address", ("consumer", "expander", *NO_LOG), 2, "an external expander needs expander.url"),
+    (
+        "an external expander without its authority",
+        ("consumer", "expander", "--set", "expander.url=a:1", "--set", "expander.certificate=absent", *NO_LOG),
+        2,
+        "expander.certificate 'absent' cannot be read: No such file or directory",
+    ),
     ("a group that makes no sense", ("source", "asg", "--set", "aws.groups=a", *NO_LOG), 2, "aws.groups"),
     ("a cluster that does not answer", ("up", "--set", "cluster.url=http://127.0.0.1:1"), 2, "the cluster cannot be watched"),
     ("a port of 70000", ("broker", "--port", "70000"), 2, "a port is between 0"),

@@ -40,6 +40,15 @@ def test_an_instant_question_is_a_form_with_query_and_time(server: Answering) ->
     assert asked.fields["timeout"] == "300s"
 
 
+@pytest.mark.parametrize("content", [None, b"", b"rubbish"])
+def test_what_is_wrong_with_the_authority_is_told_with_its_file(server: Answering, tmp_path: Path, content: bytes | None) -> None:
+    ca = tmp_path / "ca.crt"
+    if content is not None:
+        ca.write_bytes(content)
+    with pytest.raises(Unreachable, match=rf"TLS fails with those of prometheus\.ca '{ca}': "):
+        Prometheus(server.url.replace("http:", "https:"), ca=ca).query("up", AT)
+
+
 def test_a_question_about_a_stretch_names_its_ends_and_its_step(server: Answering) -> None:
     result = [{"metric": {"pod": "web-1"}, "values": [[0, "1"], [3600, "2"]]}]
     server.answer = lambda _: (200, json.dumps({"data": {"resultType": "matrix", "result": result}}).encode())

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.serving.certificate_rotation import CertificateRotation
+from streams.serving.certificate_sources import CertificateFiles
 from streams.serving.certificates import ServingCertificate, self_made
 from streams.serving.https_server import CertificateHolder
 
@@ -35,6 +37,9 @@ class Scene:
     def __post_init__(self) -> None:
         self.holder = Holder()
         self.keeper = CertificateRotation(self, self.holder, self, settle=Seconds(15.0), clock=lambda: self.now)
+
+    def __str__(self) -> str:
+        return "the test's source"
 
     def current(self, _at: datetime) -> ServingCertificate:
         if isinstance(self.given, Exception):
@@ -112,7 +117,19 @@ def test_a_certificate_that_has_ended_is_no_certificate(scene: Scene) -> None:
 def test_without_any_it_says_why() -> None:
     scene = Scene(given=OSError("no such file 'tls.crt'"))
     scene.keeper.look(AT)
-    assert scene.keeper.reasons(AT) == ["there is no certificate to serve with: no such file 'tls.crt'"]
+    assert scene.keeper.reasons(AT) == ["there is no certificate to serve with: the test's source: no such file 'tls.crt'"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"rubbish", bytes(range(256))])
+def test_what_is_wrong_with_files_is_told_with_their_names(tmp_path: Path, content: bytes | None) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    if content is not None:
+        certificate.write_bytes(content)
+        key.write_bytes(content)
+    keeper = CertificateRotation(CertificateFiles(certificate, key), CertificateHolder(), Scene())
+    keeper.look(AT)
+    (reason,) = keeper.reasons(AT)
+    assert f"the files '{certificate}' and '{key}': " in reason
 
 
 def test_one_that_was_taken_back_before_it_was_shown_is_forgotten(scene: Scene) -> None:
