@@ -37,6 +37,7 @@ $(SETUP): requirements.lock pyproject.toml | $(PART)
 	@test -x $(BIN)/python || $(PY) -m venv .venv
 	@$(FETCH) -r requirements-demo.lock | $(call SHOWN,$(call COUNT,requirements-demo.lock))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c "import agents.app.worker, agents.demo.day_on_kafka, agents.processes.consumer, agents.processes.source_simulated" # compiles once what five processes import at the same time
 	@rm -f .venv/.demo-* && touch $@
 
 check: setup ## lint, types and the import law: all of them, also when one fails

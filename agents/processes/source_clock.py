@@ -68,8 +68,9 @@ class SimulationPace:
         """Sleep this long, or until a scrape has answered the newest tick, whichever is later; at most `PATIENCE` longer."""
         begun = time.monotonic()
         self._read(0.05)
+        # It returns with the first record; where none comes, Kafka is asked anew each time, so the wait is not short.
         while self._scraped < self._tick and time.monotonic() < begun + PATIENCE:
-            self._read(0.05)
+            self._read(0.25)
         time.sleep(max(0.0, begun + seconds - time.monotonic()))
 
     def _read(self, wait: float) -> None:

@@ -116,6 +116,8 @@ class SimulatedPod:
     admitted: AdmissionNote | None = None
     described: Pod | None = field(default=None, compare=False, repr=False)
     """How it was described last."""
+    described_in: tuple[object, ...] = field(default=(), compare=False, repr=False)
+    """The condition in which it was described."""
 
     @property
     def idle(self) -> bool:

@@ -12,11 +12,22 @@ from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
-    """The pod as it is now. Its version only says whether anything changed, and is made where something did."""
-    seen = _described(cluster, pod)
-    if pod.described is None or seen != pod.described:
+    """The pod as it is now, made anew where something in it changed. Its version only says whether anything did."""
+    condition = _condition(pod)
+    if pod.described is None or condition != pod.described_in:
+        seen = _described(cluster, pod)
         pod.described = replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
+        pod.described_in = condition
     return pod.described
+
+
+def _condition(pod: SimulatedPod) -> tuple[object, ...]:
+    """All that a description is made of and that may change. Most pods are as they were at each of thousands of looks a day."""
+    containers = (
+        (c.requests, c.limits, c.asked_requests, c.asked_limits, c.restarts, c.ready, c.killed, c.ran_from, c.started is None)
+        for c in pod.containers
+    )
+    return pod.node, pod.started, pod.resize, pod.admitted, *containers
 
 
 def _described(cluster: str, pod: SimulatedPod) -> Pod:

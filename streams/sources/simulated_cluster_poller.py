@@ -68,7 +68,7 @@ class SimulatedClusterPoller:
         """
         if self._published is None:
             self._published = read_pods(self._context)
-        pods, usage = self._client.pods(), self._client.usage()
+        pods, usage = self._client.pods(), self._usage(at)  # both before anything is noted as published, for each may fail
         kills = list(self._kills(pods, self._published))  # first, because they look at what was published last
         facts = [*self._changes(pods, at), *self._gone(pods, at, self._published), *kills]
         self._outbox.publish(facts=facts, scrapes=[*self._report(at), *self._scrapes(pods, usage, at)])
@@ -76,6 +76,14 @@ class SimulatedClusterPoller:
         if flushed and self._outbox.report_losses():
             self._start_over()
         return flushed
+
+    def _usage(self, at: datetime) -> Sequence[PodUsage]:
+        """None while the last scrape is not yet `apart` ago."""
+        if at - self._scraped < self._apart:
+            return []
+        usage = self._client.usage()
+        self._scraped = at
+        return usage
 
     def _report(self, at: datetime) -> Iterable[NewRecord]:
         """Report regularly, in every partition, that this source is running."""
@@ -123,9 +131,8 @@ class SimulatedClusterPoller:
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
         """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""
-        if at - self._scraped < self._apart:
+        if not usage:
             return []
-        self._scraped = at
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
         before, self._usage_at = self._usage_at, {(used.namespace, used.pod): used.at for used in usage}
         rows = [

@@ -125,6 +125,7 @@ def test_a_resize_without_room_is_deferred_until_there_is_some() -> None:
     cluster.advance(START + 60 * SECOND)
     first, second = cluster.pods()
     cluster.resize(first.pod, requests={"main": Amounts(cpu=Cores(3.5))}, limits={})
+    assert [pod.resize for pod in cluster.pods()] == [ResizeState.IN_PROGRESS, ResizeState.NONE]
     cluster.advance(START + 120 * SECOND)
     waiting = cluster.pod("shop", first.pod.name)
     assert waiting is not None
@@ -246,6 +247,9 @@ def test_no_pod_is_lost_and_no_node_is_overfilled_whatever_is_done(actions: list
             assert sum(millicores(r.cpu or Cores(0)) for r in requests) <= most_cpu
             assert sum(r.memory or 0 for r in requests) <= most_memory
         assert len({pod.pod.uid for pod in pods}) == len(pods)
+        for pod in cluster.pods_by_name.values():
+            pod.described = None
+        assert cluster.pods() == pods, "what was kept is not what is made anew"
         uids.update(pod.pod.uid for pod in pods)
 
     play(cluster, actions, look)
