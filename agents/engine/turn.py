@@ -111,7 +111,14 @@ class RecordsInParts(Sequence[Recorded]):
         return sum(len(part) if isinstance(part, DeferredRecords) else 1 for part in self.parts)
 
     def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        number = range(len(self))[index]
+        for part in self.parts:
+            if number < (size := len(part) if isinstance(part, DeferredRecords) else 1):
+                return part[number] if isinstance(part, DeferredRecords) else part
+            number -= size
+        raise IndexError(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +197,15 @@ class BatchDecided(Sequence[Decided]):
         return len(self.batch.subjects) * len(self.routes) + len(self.others)
 
     def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        position = range(len(self))[index]
+        batched = len(self.batch.subjects) * len(self.routes)
+        if position >= batched:
+            return self.others[position - batched]
+        number, route = divmod(position, len(self.routes))
+        topic, key = list(self.routes.items())[route]
+        return DeferredDecided(topic, key(self.batch.subjects[number]), self.batch.decision(number))
 
 
 class State(Protocol):

@@ -1,8 +1,10 @@
 """Batches of decisions, read one by one, are the decisions that they stand for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+import pytest
 
 from agents.engine.turn import BatchDecided, Decided, DeferredRecords, Recorded, RecordsInParts, Turn
 from schemas.names import Place, cluster_of
@@ -32,7 +34,11 @@ class Batch:
     subjects: tuple[str, ...]
     turn: int = 7
 
+    built: list[int] = field(default_factory=list, compare=False)
+    """The numbers of the decisions that somebody asked for."""
+
     def decision(self, number: int) -> Deferred:
+        self.built.append(number)
         return Deferred(self.subjects[number], self.turn)
 
 
@@ -50,6 +56,20 @@ def test_a_batch_gives_each_topic_its_copy_of_a_decision_before_the_next_decisio
     ]
     assert len(decided) == 7
     assert decided[-1] is other
+
+
+def test_one_item_of_a_batch_is_made_without_the_others() -> None:
+    other: Any = Decided("last", "x", EVENT)  # type: ignore[arg-type]  # any event will do
+    batch = Batch(BATCH.subjects)
+    decided = BatchDecided(batch, {"own": str, "by-cluster": cluster_of}, [other])
+    records = RecordsInParts([Recorded(EVENT, Place("t", 0, 0)), DeferredRecords(batch, (0, 2), Place("t", 0, 1))])
+    assert (decided[3].topic, decided[3].event, records[2].event) == ("by-cluster", "about demo/b", "about live/a")
+    assert batch.built == [1, 1, 2]
+    for whole in (decided, records):
+        assert [whole[number] for number in range(len(whole))] == list(whole) == whole[:]
+        assert whole[-2:] == list(whole)[-2:]
+        with pytest.raises(IndexError):
+            whole[len(whole)]
 
 
 def test_records_of_a_batch_stand_one_after_the_other() -> None:
