@@ -64,6 +64,12 @@ def test_files_and_names_that_the_architecture_walks_through_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_every_line_of_code_in_the_readme_is_seen_whole_where_a_browser_shows_it() -> None:
+    """GitHub's column has room for 88 characters beside its sidebar; the rest of a line would have to be scrolled to."""
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1::2]
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 86] == []
+
+
 def test_the_index_of_documents_names_every_page() -> None:
     named = set(re.findall(r"\]\(([a-z-]+\.(?:md|yaml))\)", (ROOT / "docs/README.md").read_text()))
     assert named == {page.name for page in (ROOT / "docs").iterdir() if page.is_file()} - {"README.md"}
