@@ -22,6 +22,8 @@ from tests.bench import (
     hostile_batches,
     hostile_nodes,
     hostile_tenant,
+    idle_costs,
+    kube_source,
     machine,
     measure,
     node_reaction,
@@ -202,12 +204,14 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await site.close()
         if not profile and only is None:
             node_reaction.measure(partial(put, results), broker.bootstrap)
+            idle_costs.measure(partial(put, results), broker.bootstrap)
             five_workers.measure(partial(put, results), broker.bootstrap)
             control_lookup.measure(partial(put, results), broker.bootstrap)
             reading_commands.measure(partial(put, results), broker.bootstrap)
             reading_commands.measure_demo(partial(put, results))
             backtest_costs.measure(partial(put, results))
             hostile_tenant.measure(partial(put, results))
+            kube_source.measure(partial(put, results))
             replicas.measure(partial(put, results))
             webhook.measure(partial(put, results), broker.bootstrap)
     shutil.rmtree(folder)

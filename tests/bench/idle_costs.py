@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +46,9 @@ DAY_SECONDS = 86_400
 HISTORY, HISTORY_APART_MS = 288, 300_000
 """Scrapes of a day before: a fleet that has just been met is recommended anew all the time."""
 SOURCE = "/ullage/source/bench"
+ROOT = Path(__file__).parents[2]
+FLEETS = (0, 100, 1_000, 10_000, 100_000)
+"""Containers of the fleets that `make bench` measures."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,19 @@ def measured(checkout: Checkout, brokers: str, stretch: Stretch, folder: Path) -
     figures["MB a day"] = sum(grown.values()) * a_day / 1e6
     largest = sorted(grown.items(), key=lambda item: -item[1])
     return figures | {f"MB a day: {name.removeprefix(topics.prefix)}": grew * a_day / 1e6 for name, grew in largest if grew}
+
+
+def measure(put: Callable[[str, float, str, str], None], brokers: str) -> None:
+    """What an installation takes by its number of containers. The largest fleet needs longer until its history is taken in."""
+    with tempfile.TemporaryDirectory() as folder:
+        for containers in FLEETS:
+            stretch = Stretch(containers, warm=300.0 if containers == max(FLEETS) else 75.0, seconds=120.0)
+            figures = measured(Checkout("here", ROOT), brokers, stretch, Path(folder))
+            for name, parts in (("clock and worker", ("clock", "worker")), ("Kafka", ("Kafka",))):
+                memory = sum(figures[f"memory of {part}, MiB"] for part in parts)
+                cores = sum(figures[f"CPU of {part}, % of a core"] for part in parts)
+                put(f"{containers:,} containers at rest: memory of {name}", memory, "MiB", "")
+                put(f"{containers:,} containers at rest: CPU of {name}", cores, "% of a core", "")
 
 
 def show(stretch: Stretch, figures: Mapping[str, Sequence[Mapping[str, float]]]) -> None:

@@ -8,6 +8,7 @@ from tests.bench import (
     hostile_batches,
     hostile_nodes,
     hostile_tenant,
+    kube_source,
     machine,
     node_arrivals,
     node_scaling,
@@ -38,6 +39,12 @@ def test_the_recommender_alone() -> None:
     vertical.measure(found.put, 1_000)
     assert len(found.values) == 9
     assert min(found.values.values()) > 0
+
+
+def test_what_the_kube_source_keeps_of_a_pod() -> None:
+    found = Figures()
+    kube_source.measure(found.put, 100)
+    assert found.values["kube source: memory a pod"] > 0
 
 
 def test_what_adaptive_costs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,8 @@ def kubeconfig(plane: Plane, world: World, folder: Path, kinds: Sequence[tuple[s
 
 
 @contextmanager
-def watching(config: Path, log: Path, folder: Path) -> Iterator[str]:
-    """The process; gives the address of its health, and holds that it ends well."""
+def watching(config: Path, log: Path, folder: Path, *more: str) -> Iterator[str]:
+    """The process, with `more` settings; gives the address of its health, and holds that it ends well."""
     (port,) = free_ports(1)
     settings = [
         "log.kind=file",
@@ -79,6 +79,7 @@ def watching(config: Path, log: Path, folder: Path) -> Iterator[str]:
         "cluster.name=real",
         f"cluster.kubeconfig={config}",
         f"metrics.port={port}",
+        *more,
     ]
     command = [sys.executable, "-m", "agents", "source", "kube", *(part for each in settings for part in ("--set", each))]
     with (folder / "said.txt").open("w", encoding="utf-8") as said:

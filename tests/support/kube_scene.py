@@ -55,8 +55,9 @@ class KubeScene:
         priorities: PrioritiesMap | None = None,
         control: ControlDoor | None = None,
         policies: PolicyDoor | None = None,
+        log: AwayLog | None = None,
     ) -> None:
-        self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
+        self.topics, self.log, self.at = Topics(partitions=PARTITIONS), log or AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[LookupChange] = []
