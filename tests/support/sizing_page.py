@@ -5,6 +5,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from streams.topics import CLOCK, DAY_MS, REACH_MS, TOPICS, KeySpace
@@ -27,6 +28,11 @@ _FREE = 0.2
 _CHANGELOGS = "changelogs"
 USUAL = 10_000
 """Containers for which the chart's own Kafka is meant."""
+
+
+_WATCH = re.compile(r"^\| `watch` \| \d+ \| ([\d.]+) \| ([\d.]+) % \|", re.MULTILINE)
+"""MiB and percent of a core of the small layout at rest, which people measured: the row of the page's own table."""
+_MIB = 1 << 20
 
 
 def measured() -> dict[str, float]:
@@ -53,7 +59,7 @@ def _figures(rows: dict[str, float]) -> str:
         memory = count * rows[f"{short} containers, a VPA each: memory a container"] / 1e6
         checkpoint = rows[f"{short} containers: checkpoint bytes"] / 1e6
         lines.append(f"| {count:,} | {second:,.0f} | {share * 100:.1g} % of a core | {memory:,.1f} MB | {checkpoint:.1f} MB |")
-    return "\n".join([*lines, "", *_sentences(rows), *_disk_table()]) + "\n"
+    return "\n".join([*lines, "", *_sentences(rows), *_whole_table(rows)]) + "\n"
 
 
 def written() -> dict[str, float]:
@@ -87,15 +93,37 @@ def volume_gib(containers: int) -> int:
     return math.ceil(on_disk(containers) / (1 - _FREE) / (1 << 30) / 5) * 5
 
 
-def _disk_table() -> list[str]:
+def _whole_table(rows: Mapping[str, float]) -> list[str]:
     head = [
         "",
-        "| containers | written a day | on disk, everything kept for its time | a volume for that |",
-        "|---|---:|---:|---:|",
+        "| containers | Ullage: memory | CPU | Kafka: memory | CPU | written a day | on disk, all kept for its time | a volume for that |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    sizes = [(a_day(count) / 1e9, on_disk(count) / 1e9, volume_gib(count)) for count in _DISK_SIZES]
-    rows = zip(_DISK_SIZES, sizes, strict=True)
-    return head + [f"| {n:,} | {day:,.2f} GB | {kept:,.0f} GB | {volume:,} GiB |" for n, (day, kept, volume) in rows]
+    lines = []
+    for count in _DISK_SIZES:
+        sizes = [f"{a_day(count) / 1e9:,.2f} GB", f"{on_disk(count) / 1e9:,.0f} GB", f"{volume_gib(count):,} GiB"]
+        lines.append(f"| {' | '.join([f'{count:,}', *_at_rest(count, rows), *sizes])} |")
+    return head + lines
+
+
+def _at_rest(count: int, rows: Mapping[str, float]) -> list[str]:
+    """Memory and CPU of the small layout that watches, and of Kafka; no figure for a fleet that was not measured.
+
+    The layout was measured with nothing to watch: to it comes what clock and worker take more with so many containers, and what
+    `source kube` keeps of their pods.
+    """
+    label = f"{count:,} containers at rest"
+    if f"{label}: memory of Kafka" not in rows:
+        return ["-"] * 4
+    watch = _WATCH.search(PAGE.read_text())
+    assert watch is not None
+    memory, cores = (
+        float(base) + rows[f"{label}: {what} of clock and worker"] - rows[f"0 containers at rest: {what} of clock and worker"]
+        for base, what in zip(watch.groups(), ("memory", "CPU"), strict=True)
+    )
+    memory += count * rows["kube source: memory a pod"] / _MIB
+    kafka, kafkas_cores = rows[f"{label}: memory of Kafka"], rows[f"{label}: CPU of Kafka"]
+    return [f"{memory:,.0f} MiB", f"{cores:.1f} % of a core", f"{kafka:,.0f} MiB", f"{kafkas_cores:.1f} %"]
 
 
 def _sentences(rows: dict[str, float]) -> list[str]:
