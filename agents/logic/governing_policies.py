@@ -1,9 +1,7 @@
 """Which policy a workload has. One form for both kinds of policy: a VPA object, and our own that names many workloads.
 
-A VPA that targets the workload comes first, the oldest of several, then the smaller name; then the policy with the longest
-target. A VPA that another recommender serves governs too: it marks the workload as not ours. What decides, and at which risk, is
-also taken from that policy where a VPA of ours says nothing of it, because a VPA object has no field for it. Policies are few and
-workloads are many, so a workload's match is cached until some policy changes.
+A VPA that targets the workload comes first, the oldest of several, then the smaller name. Then comes the policy with the longest
+target. A VPA that another recommender serves governs too: it marks the workload as not ours.
 """
 
 from collections.abc import Iterable
@@ -107,10 +105,10 @@ class Policies:
         """Serve the VPAs of this name from now on; returns the targets of those that another name served until now."""
         self.recommender = recommender
         turned: set[str] = set()
-        for key, held in list(self.vpas.items()):
-            vpa = held.policy.vpa
-            if vpa is not None and held.policy.foreign is vpa.served_by(recommender):
-                self.vpas.upsert(key, PolicyRecord(lowered(vpa, recommender), held.place))
+        for key, record in list(self.vpas.items()):
+            vpa = record.policy.vpa
+            if vpa is not None and record.policy.foreign is vpa.served_by(recommender):
+                self.vpas.upsert(key, PolicyRecord(lowered(vpa, recommender), record.place))
                 turned.add(vpa.target)
         self.loaded()
         return frozenset(turned - {""})
@@ -119,8 +117,10 @@ class Policies:
         """The policy of a workload key, or None."""
         if self._lengths is None:
             targets = [target for target, _ in self.table.items() if target.endswith("*")]
+            # Longest first, so that the first target that matches is the most exact one.
             self._lengths = sorted({len(target) - 1 for target in targets}, reverse=True)
             self._matches = {}
+        # Policies are few and workloads are many, so a match is kept until some policy changes.
         if workload not in self._matches:
             if len(self._matches) >= _REMEMBERED:
                 self._matches = {}
@@ -130,9 +130,9 @@ class Policies:
     def _by_target(self) -> TargetedVpas:
         if self._targeted is None:
             self._targeted = TargetedVpas(self.recommender)
-            for held in self.vpas.values():
-                if held.policy.vpa is not None:
-                    self._targeted.add(held.policy.vpa)
+            for record in self.vpas.values():
+                if record.policy.vpa is not None:
+                    self._targeted.add(record.policy.vpa)
         return self._targeted
 
     def _wide(self, target: str) -> frozenset[str]:
@@ -142,6 +142,7 @@ class Policies:
     def _replace(self, key: str, new: PolicyRecord | None) -> frozenset[str]:
         """Set the VPA `key` to `new`; returns the workloads that it targeted and targets."""
         old = self.vpas.get(key)
+        # An echo of a status must not make every container of the workload due again.
         if old is not None and new is not None and _alike(old.policy, new.policy):
             return frozenset()
         targeted = self._by_target()
@@ -153,7 +154,7 @@ class Policies:
             self.vpas.upsert(key, new)
             if new.policy.vpa is not None:
                 targeted.add(new.policy.vpa)
-        targets = frozenset(held.policy.target for held in (old, new) if held is not None and held.policy.target)
+        targets = frozenset(record.policy.target for record in (old, new) if record is not None and record.policy.target)
         for target in targets:
             self._matches.pop(target, None)
         return targets
@@ -163,19 +164,21 @@ class Policies:
         own = self._own(workload, lengths)
         if governing is None:
             return own
-        held = self.vpas.get(governing)
-        return held if held is None or own is None or held.policy.foreign else _with_risks(held, own.policy)
+        vpa = self.vpas.get(governing)
+        # A VPA object has no field for what decides and at which risk, so a policy of ours may fill these in.
+        return vpa if vpa is None or own is None or vpa.policy.foreign else _with_risks(vpa, own.policy)
 
     def _own(self, workload: str, lengths: list[int]) -> PolicyRecord | None:
         exact = self.table.get(workload)
         if exact is not None:
             return exact
         prefixes = (self.table.get(workload[:length] + "*") for length in lengths if length <= len(workload))
-        return next((held for held in prefixes if held is not None), None)
+        return next((record for record in prefixes if record is not None), None)
 
 
 def lowered(vpa: VpaChanged, recommender: str) -> WorkloadPolicy:
-    """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
+    """A VPA in the form of a policy of ours."""
+    # A VPA without an update mode recreates pods, as upstream does. One that is not ours changes nothing.
     foreign = not vpa.served_by(recommender)
     mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
     guards = GuardOverrides(
@@ -187,27 +190,30 @@ def lowered(vpa: VpaChanged, recommender: str) -> WorkloadPolicy:
     return WorkloadPolicy(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign, guards, patches)
 
 
-def bounds(held: PolicyRecord | None, container: str) -> ContainerPolicy:
-    """The entry for a container: its own, else that of `*`, else none. They are not merged."""
-    return NOT_BOUNDED if held is None else container_policy(held.policy.containers, container)
+def bounds(record: PolicyRecord | None, container: str) -> ContainerPolicy:
+    """The entry for a container: its own, else that of `*`, else none."""
+    return NOT_BOUNDED if record is None else container_policy(record.policy.containers, container)
 
 
 def container_policy(entries: Iterable[ContainerPolicy], container: str) -> ContainerPolicy:
     """The same of the entries of one policy."""
     named = {entry.container: entry for entry in entries}
+    # An entry of its own replaces that of `*` whole, as in upstream's GetContainerResourcePolicy (pkg/utils/vpa/api.go).
     return named.get(container) or named.get("*") or NOT_BOUNDED
 
 
-def _with_risks(held: PolicyRecord, other: WorkloadPolicy) -> PolicyRecord:
+def _with_risks(record: PolicyRecord, other: WorkloadPolicy) -> PolicyRecord:
     """The policy of a VPA, with what decides and the risks from another policy where the VPA leaves them open."""
     if not any(_chooses(entry) for entry in other.containers):
-        return held
-    names = dict.fromkeys(entry.container for entry in (*held.policy.containers, *other.containers))
+        return record
+    names = dict.fromkeys(entry.container for entry in (*record.policy.containers, *other.containers))
     containers = tuple(
-        _filled(replace(container_policy(held.policy.containers, name), container=name), container_policy(other.containers, name))
+        _filled(
+            replace(container_policy(record.policy.containers, name), container=name), container_policy(other.containers, name)
+        )
         for name in names
     )
-    return replace(held, policy=replace(held.policy, containers=containers, beside=other.target))
+    return replace(record, policy=replace(record.policy, containers=containers, beside=other.target))
 
 
 def _chooses(entry: ContainerPolicy) -> bool:
@@ -221,15 +227,19 @@ def _filled(entry: ContainerPolicy, other: ContainerPolicy) -> ContainerPolicy:
     return replace(entry, policy=entry.policy or other.policy, tuning=replace(tuning, risk_cpu=cpu, risk_oom=oom))
 
 
-def body(held: PolicyRecord | None) -> dict[str, object] | None:
+def body(record: PolicyRecord | None) -> dict[str, object] | None:
     """The entry for a policy in `because`."""
-    if held is None:
+    if record is None:
         return None
-    explanation: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
-    if held.policy.vpa is not None:
-        explanation["vpa"] = held.policy.vpa.key
-    if held.policy.beside:
-        explanation["beside"] = held.policy.beside
+    explanation: dict[str, object] = {
+        "target": record.policy.target,
+        "version": record.policy.version,
+        "place": str(record.place),
+    }
+    if record.policy.vpa is not None:
+        explanation["vpa"] = record.policy.vpa.key
+    if record.policy.beside:
+        explanation["beside"] = record.policy.beside
     return explanation
 
 
@@ -237,4 +247,5 @@ def _alike(old: WorkloadPolicy, new: WorkloadPolicy) -> bool:
     """Whether nothing but the object's status changed: only its time and resource version differ."""
     if old.vpa is None or new.vpa is None:
         return False
+    # Our own consumer writes the status of VPAs, so most changes of an object are echoes of that.
     return old.vpa == replace(new.vpa, at=old.vpa.at, resource_version=old.vpa.resource_version, by=old.vpa.by)

@@ -20,6 +20,7 @@ from schemas.units import Bytes, Cores, Fraction, Seconds
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    # typeshed alone has a name for "any dataclass", and typeshed is not there at run time.
     S = TypeVar("S", bound=DataclassInstance)
 else:
     S = TypeVar("S")
@@ -71,12 +72,10 @@ class StageRules(Generic[S]):
         """The newest record when it was last asked for, and its settings."""
 
     def ingest(self, records: Iterable[Recorded]) -> None:
-        """Take the records of a turn in; the last one about this stage counts that its settings can follow.
-
-        Rules of another program may have settings that this one does not know.
-        """
+        """Take the records of a turn in. The last one about this stage counts that its settings can follow."""
         for recorded in records:
             event = recorded.event
+            # Rules of another program may have settings that this one does not know; then the rules before them stay in force.
             if isinstance(event, StageRulesChanged) and event.stage == self._stage and not fault(type(self._own), event.settings):
                 self.table.upsert(self._stage, RecordedRules(event.version, event.settings, recorded.place))
 
@@ -84,6 +83,7 @@ class StageRules(Generic[S]):
     def settings(self) -> S:
         """The settings in force."""
         recorded = self.table.get(self._stage)
+        # Settings are asked for many times a turn, and a table returns the same object until it changes.
         if recorded is not self._in_force[0]:
             self._in_force = recorded, self._own if recorded is None else settings_of(type(self._own), recorded.settings)
         return self._in_force[1]
@@ -102,17 +102,18 @@ def settings_of(kind: type[S], rules: Mapping[str, RuleValue]) -> S:
 
 def fault(kind: type[S], rules: Mapping[str, RuleValue]) -> str | None:
     """Why a record cannot be the settings of this kind; None if it can."""
-    known = {field.name: field for field in fields(kind)}
+    defaults = {field.name: field.default for field in fields(kind)}
     for name, value in rules.items():
-        if name not in known:
+        if name not in defaults:
             return f"settings.{name} is no setting of this program"
-        if not _fits(value, known[name].default):
-            return f"settings.{name} is {value!r}, and its default is {known[name].default!r}"
+        if not _fits(value, defaults[name]):
+            return f"settings.{name} is {value!r}, and its default is {defaults[name]!r}"
     return next((f"settings.{name} is {rules.get(name)}; {why}" for name, why in odd(settings_of(kind, rules))), None)
 
 
 def _fits(value: RuleValue, default: object) -> bool:
     """Whether a value is of the kind of a default. A setting whose default is None is a number or None."""
+    # Python takes True for the number 1, so booleans are told apart first.
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(default, bool) and isinstance(value, bool)
     if isinstance(default, str) or isinstance(value, str):
@@ -132,6 +133,7 @@ def odd(settings: S) -> Iterator[tuple[str, str]]:
         elif value > (most := _most(name, field.type)):
             share = ", a share of 1 as in 0.9 for 90 %" if most == 1 else ""
             yield name, f"it must not be above {most:g}{share}"
+    # mypy cannot narrow a type variable by a protocol, but it can narrow `object`.
     checked: object = settings
     if isinstance(checked, SelfChecked):
         yield from checked.faults()

@@ -1,7 +1,4 @@
-"""Which VPA objects target a workload, the one that governs it first.
-
-Anybody may create thousands of them for one workload, so that coming and going of each costs a search, not a sort of them all.
-"""
+"""Which VPA objects target a workload, the one that governs it first."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -20,7 +17,9 @@ class TargetedVpas:
 
     def add(self, vpa: VpaChanged) -> None:
         """An object is there that was not. One that targets nothing is left out."""
+        # Ten thousand VPAs without a target are no rivals of each other, and once took quadratic time as if they were.
         if vpa.target:
+            # Anybody may create thousands of VPAs for one workload, so each that comes costs a search and not a sort of all.
             insort(self._entries.setdefault(vpa.target, []), self._entry(vpa))
 
     def remove(self, vpa: VpaChanged) -> None:

@@ -1,8 +1,7 @@
 """The policy `adaptive`: CPU by calibrated experts, memory by priced experts, each with a risk that people choose.
 
-What it asks for never lies below what was used last, and never below the least that the built-in estimator recommends. It moves a
-request only when that is worth a change, so where pods are changed as they run, its bounds are its target. Where a change is an
-eviction, they are those of the built-in estimator, and pods are evicted as rarely as under it.
+What it asks for never lies below what was used last, and never below the least that the built-in estimator recommends. Where a
+change is an eviction, pods are evicted as rarely as under the built-in estimator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,10 @@ def recommend(usage: EvidenceColumns, state: PolicyState) -> RecommendedColumns:
 
     def bounds(own: Floats, builtin: tuple[Floats, Floats, Floats]) -> list[Floats]:
         lower, target, upper = builtin
+        # A policy may have no sample of a container of which the estimator has a seeded histogram.
         unknown = np.isnan(own)
+        # A resize in place costs little, so the bounds are the target. An eviction costs a pod, so then the built-in bounds hold,
+        # too.
         below = np.where(usage.in_place, own, np.minimum(own, lower))
         above = np.where(usage.in_place, own, np.maximum(own, upper))
         return [np.where(unknown, theirs, ours) for theirs, ours in ((lower, below), (target, own), (upper, above))]

@@ -21,6 +21,7 @@ LEAST_RAISE = 100 * 2.0**20
 
 def follow(state: PolicyState, at: Floats, builtin: RecommendedColumns) -> None:
     """The built-in estimator's request in force, by the updater's thresholds: outside its bounds, or old and 10 % off."""
+    # Otherwise it would be credited with requests that no updater would ever have set.
     before, since = state["memory_builtin"], state["memory_builtin_since"]
     target = builtin.target_memory
     outside = (before < builtin.lower_memory) | (before > builtin.upper_memory)
@@ -33,6 +34,8 @@ def follow(state: PolicyState, at: Floats, builtin: RecommendedColumns) -> None:
 def killed(state: PolicyState, risk: Floats) -> None:
     """The built-in estimator's request would have been the end: the price of a kill of ours falls."""
     before = state["memory_builtin"]
+    # Upstream's bump after an OOM kill: 20 %, and at least 100 MiB.
     state["memory_builtin"] = np.maximum(before * F4(1.2), before + F4(LEAST_RAISE))
     state["memory_builtin_kills"] = state["memory_builtin_kills"] + 1
+    # Each kill that it would have had allows us `risk` kills: price up GAIN with ours, down GAIN times risk with its own.
     state["memory_factor"] = np.maximum(state["memory_factor"] * np.exp(-F4(GAIN) * risk.astype(F4)), F4(LEAST_FACTOR))

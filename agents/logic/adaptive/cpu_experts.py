@@ -124,6 +124,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
         _begin(state.part(new), hour[new], use[new])
     _count(state, use, weight)
     short = np.flatnonzero(use > state["cpu_lowest"])
+    # Margins and costs of samples below every request follow from their weight alone, so they wait until a request is exceeded.
     if len(short):
         _exceeded(state.part(short), use[short], weight[short], samples.risk_cpu[places[short]])
     _turn_hour(state, hour)
@@ -145,31 +146,33 @@ def _begin(state: PolicyState, hour: Wholes, use: Singles) -> None:
 def _count(state: PolicyState, use: Singles, weight: Singles) -> None:
     """The share of time above the request in force, and the weight of what was seen."""
     applied = state["cpu_applied"]
-    known = ~np.isnan(applied)
+    requested = ~np.isnan(applied)
+    # Only time after the first request counts: before it nothing was promised.
     fade = _fade(weight, _SHARE_MEMORY)
     state["cpu_short"] = state["cpu_short"] * fade + weight * (use > applied)
-    state["cpu_seen"] = state["cpu_seen"] * fade + weight * known
+    state["cpu_seen"] = state["cpu_seen"] * fade + weight * requested
     state["cpu_unsettled"] = state["cpu_unsettled"] + weight
     state["cpu_weight"] = state["cpu_weight"] + weight
 
 
 def _fade(weight: Singles, half_life: float) -> Singles:
     """What is left after this weight; one number where all weights are the same, as they mostly are."""
+    # Scrapes are as far apart for all, so one power mostly does for thousands of rows.
     first = weight[0]
     of = first if (weight == first).all() else weight
     return np.asarray(np.exp2(-of / F4(half_life)))
 
 
 def settled(state: PolicyState, risk: Floats) -> tuple[Singles, Singles]:
-    """Margins and costs of each expert with the samples since the last settlement, none of which was above its request.
-
-    A margin fell by STEP times the risk with each; a cost is the request of each, which halves in MEMORY.
-    """
+    """Margins and costs of each expert with the samples since the last settlement, none of which was above its request."""
     passed = state["cpu_unsettled"][:, None]
     kept = np.exp2(-passed / F4(MEMORY))
+    # The integral of a weight that halves in MEMORY, over the samples that passed: the sum without a loop.
     whole = F4(MEMORY / np.log(2.0)) * (1 - kept)
     requests = state["cpu_request"]
     cost = state["cpu_cost"] * kept + np.where(np.isfinite(requests), requests, 0) * whole
+    # With an exceedance a margin rises by STEP, and without one falls by STEP * risk: balanced where the share exceeded is the
+    # risk.
     margin = np.maximum(state["cpu_margin"] - F4(STEP) * risk[:, None].astype(F4) * passed, F4(LEAST))
     return margin, cost
 
@@ -203,6 +206,7 @@ def _turn_hour(state: PolicyState, hour: Wholes) -> None:
     places, rows = before % _DAY, np.arange(len(over))
     season = state["cpu_season"].copy()
     last = season[rows, places]
+    # The first day is the profile itself; later days move it.
     season[rows, places] = np.where(np.isnan(last), highest, last + F4(SEASON) * (highest - last))
     hours = rings.put(state["cpu_hours"], before, hour, highest)
     state["cpu_hours"], state["cpu_season"], state["cpu_hour"] = hours, season, hour
@@ -212,6 +216,7 @@ def _turn_hour(state: PolicyState, hour: Wholes) -> None:
 def _average(state: PolicyState, use: Singles, weight: Singles) -> None:
     """Moving averages: half lives of 30 minutes, of 6 hours, and of a day, the last one the plain mean at first."""
     mean = state["cpu_mean_30m"]
+    # 6, 72 and 288 samples of five minutes are half an hour, six hours and a day.
     state["cpu_mean_30m"] = mean + (1 - _fade(weight, 6.0)) * (use - mean)
     part, mean, deviation = 1 - _fade(weight, 72.0), state["cpu_mean_6h"], state["cpu_deviation"]
     mean = mean + part * (use - mean)
@@ -225,17 +230,19 @@ def _average(state: PolicyState, use: Singles, weight: Singles) -> None:
 
 def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Singles) -> None:
     """Work out all requests again, and follow the expert that costs least."""
-    known, at = samples.evidence(places), samples.at[places]
+    evidence, at = samples.evidence(places), samples.at[places]
+    # Containers are spread over the period, so that not all are worked out in one turn.
     shift = samples.spread[places] * PERIOD
     state["cpu_due"] = (np.floor((at - shift) / PERIOD) + 1) * PERIOD + shift
     _settle(state, samples.risk_cpu[places])
-    least = np.maximum(known.least_cpu, LEAST_CPU).astype(F4)[:, None]
-    bases = proposals(state, use, known.cpu.percentile(0.9).astype(F4), known.cpu.percentile(0.98).astype(F4))
+    least = np.maximum(evidence.least_cpu, LEAST_CPU).astype(F4)[:, None]
+    bases = proposals(state, use, evidence.cpu.percentile(0.9).astype(F4), evidence.cpu.percentile(0.98).astype(F4))
     requests = np.maximum(bases * np.exp(state["cpu_margin"]), least)
     state["cpu_request"] = requests
     state["cpu_lowest"] = requests.min(axis=1)
     rows, best = np.arange(len(state)), _follow(state, samples.risk_cpu[places])
-    wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"].copy()  # never lowered below use
+    # A request is never lowered below the use of this moment.
+    wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"].copy()
     moves = np.isnan(applied) | (wanted > applied * F4(UP)) | (wanted < applied * F4(DOWN))
     state["cpu_applied"] = np.where(moves, wanted, applied)
     state["cpu_proposed"], state["cpu_used_margin"] = bases[rows, best], state["cpu_margin"][rows, best]
@@ -243,15 +250,15 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
 
 
 def _follow(state: PolicyState, risk: Floats) -> NDArray[np.int16]:
-    """(n,) The expert to follow: of those that may be, the one that would have cost least; the percentile until the warm-up ends.
-
-    A margin that is higher than at first rose more often than it fell, so its expert's own share so far is above the risk.
-    """
+    """(n,) The expert to follow: of those that may be, the one that would have cost least; the percentile during the warm-up."""
     margins, rows = state["cpu_margin"], np.arange(len(state))
     held = state["cpu_short"] > F4(HELD) * risk.astype(F4) * np.maximum(state["cpu_seen"], F4(EARLY))
     cost = state["cpu_cost"].copy()
+    # Two experts of like cost would otherwise take turns, and each turn changes the pod.
     cost[rows, state.whole("cpu_expert")] *= F4(KEEP)
+    # Expert 0 is the 90th percentile, which is believed from the start.
     cost[state["cpu_weight"] <= WARM_UP, 1:] = np.inf
+    # A margin above its first value rose more often than it fell, so that expert's own share so far is above the risk.
     if held.any():
         kept = margins[held] <= np.maximum(margins[held].min(axis=1), F4(FIRST))[:, None]
         cost[held] = np.where(kept, state["cpu_cost"][held], np.inf)
@@ -270,7 +277,9 @@ def proposals(state: PolicyState, use: Singles, p90: Singles, p98: Singles) -> S
         highest.append(np.fmax(highest[-1], before))
     yesterday, profile = back[-1], state["cpu_season"]
     season = profile[rows, hour % _DAY]
+    # On the first day there is no profile yet.
     season = np.where(np.isnan(season), p98, season)
+    # A day that began busier than usual is expected to go on so, but not by all of the difference.
     level = np.exp(F4(LEVEL) * _distance(profile, hour, back))
     return np.stack(
         [
@@ -314,11 +323,12 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
     """
     rows, expert = np.arange(len(state)), state.whole("cpu_expert")
     requests, costs = state["cpu_request"].astype(np.float64), _mean_costs(state)
+    # Double precision from here on: these numbers are for people, who compare them with their sum.
     own = requests[rows, expert]
     more = np.where(requests > own[:, None] * (1 + _SAME), requests, np.inf)
     less = np.where(requests < own[:, None] * (1 - _SAME), requests, -np.inf)
     seen = np.maximum(state["cpu_seen"].astype(np.float64), 1e-9)
-    found: dict[str, Sequence[object] | NDArray[np.generic]] = {
+    numbers: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "cpu_expert": [EXPERTS[number] for number in expert.tolist()],
         "cpu_margin": np.exp(state["cpu_used_margin"].astype(np.float64)),
         "cpu_expert_request": own,
@@ -328,16 +338,16 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
         "cpu_cost": costs[rows, expert],
         "cpu_held": state.whole("cpu_held").astype(np.int64),
     }
-    found |= {f"cpu_{name}": state[f"cpu_{name}"].astype(np.float64) for name in ("proposed", "last", "prior", "raised_by")}
-    found |= {f"cpu_{name}": np.full(len(state), value) for name, value in (("up", UP), ("down", DOWN), ("raise", RAISE))}
+    numbers |= {f"cpu_{name}": state[f"cpu_{name}"].astype(np.float64) for name in ("proposed", "last", "prior", "raised_by")}
+    numbers |= {f"cpu_{name}": np.full(len(state), value) for name, value in (("up", UP), ("down", DOWN), ("raise", RAISE))}
     for name, next_, at in (("more", more, more.argmin(axis=1)), ("less", less, less.argmax(axis=1))):
         there = np.isfinite(next_[rows, at])
-        found[f"cpu_{name}_expert"] = [
-            EXPERTS[i] if known else None for i, known in zip(at.tolist(), there.tolist(), strict=True)
+        numbers[f"cpu_{name}_expert"] = [
+            EXPERTS[i] if finite else None for i, finite in zip(at.tolist(), there.tolist(), strict=True)
         ]
-        found[f"cpu_{name}_request"] = np.where(there, requests[rows, at], np.nan)
-        found[f"cpu_{name}_cost"] = np.where(there, costs[rows, at], np.nan)
-    return found
+        numbers[f"cpu_{name}_request"] = np.where(there, requests[rows, at], np.nan)
+        numbers[f"cpu_{name}_cost"] = np.where(there, costs[rows, at], np.nan)
+    return numbers
 
 
 _SAME = 1e-4

@@ -140,11 +140,13 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     new = np.flatnonzero(state.whole("memory_hour") < 0)
     if len(new):
         _begin(state.part(new), hour[new], use[new], at[new])
+    # A gap of an hour counts as a start: a container may then grow into its use once more.
     restarted = np.flatnonzero(at - state["memory_at"] > _HOUR_SECONDS)
     if len(restarted):
         state.part(restarted)["memory_started"] = at[restarted]
     over = np.flatnonzero(hour != state.whole("memory_hour"))
     if len(over):
+        # The order matters: the rings take the hour that `score` has judged, and clear what it was judged by.
         score(state.part(over))
         rings.turn_hour(state.part(over), hour[over])
     renewed = np.concatenate([new, over]) if len(new) else over
@@ -153,6 +155,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     state["memory_sum"] = state["memory_sum"] + use * weight
     state["memory_weight"] = state["memory_weight"] + weight
     state["memory_unsettled"] = state["memory_unsettled"] + weight
+    # A request stands for the limit here, the built-in estimator's as well as ours.
     would = np.flatnonzero(use > state["memory_builtin"])
     if len(would):
         builtin_shadow.killed(state.part(would), samples.risk_oom[places[would]])
@@ -187,7 +190,10 @@ def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
     bases = state["memory_base_sums"] / weight[:, None]
     guard = np.maximum(GUARDS * (state["memory_guard_sum"] / weight)[:, None], state["memory_least"][:, None])
     requests = np.maximum(bases[:, None, :, None] * MARGINS, guard[:, :, None, None])
-    requests *= (state["memory_weight"] / F4(rings.HOUR) / scale)[:, None, None, None]
+    requests *= (state["memory_weight"] / F4(rings.HOUR) / scale)[
+        :, None, None, None
+    ]  # in parts of the mean use, as the prior is, too
+    # `needed` is the highest margin that would have been enough in this hour; a smaller one would have been killed.
     killed = state["memory_needed"].reshape(-1, len(GUARDS), len(BASES), 1) > MARGINS
     kept = F4(0.5 ** (1 / MEMORY))
     cost, kills = requests.reshape(len(state), EXPERTS), killed.reshape(len(state), EXPERTS)
@@ -206,24 +212,26 @@ def _settled(state: PolicyState) -> tuple[Singles, Singles]:
 
 def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Singles) -> None:
     """A new hour: what each base says for it, and the expert that costs least."""
-    known = samples.evidence(places)
-    state["memory_least"] = known.least_memory.astype(F4)
-    builtin_shadow.follow(state, samples.at[places], known.builtin)
+    evidence = samples.evidence(places)
+    state["memory_least"] = evidence.least_memory.astype(F4)
+    builtin_shadow.follow(state, samples.at[places], evidence.builtin)
     hour, hours = state.whole("memory_hour"), state["memory_hours"]
     rows = np.arange(len(state))
     back = [hours[rows, (hour - ago) % rings.HOURS] for ago in range(1, rings.HOURS)]
-    one = np.fmax(use, back[0])
-    six = one
-    for before in back[1:]:
-        six = np.fmax(six, before)
-    three_days = np.fmax(np.fmax(six, state["memory_day_highest"]), np.fmax.reduce(state["memory_days"], axis=1))
+    last_hour = np.fmax(use, back[0])
+    last_six = last_hour
+    for before in back[1:]:  # fmax passes over the holes of a ring, where maximum would spread NaN
+        last_six = np.fmax(last_six, before)
+    three_days = np.fmax(np.fmax(last_six, state["memory_day_highest"]), np.fmax.reduce(state["memory_days"], axis=1))
     profile = state["memory_season"]
     season = np.fmax(profile[rows, hour % rings.DAY], profile[rows, (hour + 1) % rings.DAY])
     leaks = np.maximum(state["memory_leaks"], use[:, None])
     quantile = np.maximum(state["memory_quantile"], 1)
-    bases = np.stack([three_days, np.fmax(one, season), np.fmax(six, season), leaks[:, 0], leaks[:, 1], quantile], axis=1)
-    state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, one, 0
-    state["memory_lowest"] = np.minimum(bases[:, :RISING].min(axis=1), one)
+    bases = np.stack(
+        [three_days, np.fmax(last_hour, season), np.fmax(last_six, season), leaks[:, 0], leaks[:, 1], quantile], axis=1
+    )
+    state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, last_hour, 0
+    state["memory_lowest"] = np.minimum(bases[:, :RISING].min(axis=1), last_hour)
     state["memory_risk"] = samples.risk_oom[places]
     state["memory_expert"] = total_costs(state).argmin(axis=1).astype(np.int16)
 
@@ -256,17 +264,19 @@ def costs_and_kills(state: PolicyState) -> tuple[Singles, Singles]:
 def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None:
     """OOM kills: experts below are scored, the price rises, and the request is well above the limit for a while."""
     limit, at = samples.killed_at[places].astype(F4), samples.at[places]
-    known = np.flatnonzero(state.whole("memory_hour") >= 0)
-    if len(known):
-        part, wanted = state.part(known), limit[known] * F4(CENSORED)
+    begun = np.flatnonzero(state.whole("memory_hour") >= 0)
+    if len(begun):
+        part, wanted = state.part(begun), limit[begun] * F4(CENSORED)
         _needed(part, wanted)
+        # A limit that killed us says nothing of higher requests, so use is thought to have gone CENSORED times as high.
         theirs = np.flatnonzero(wanted > part["memory_builtin"])
         if len(theirs):
-            builtin_shadow.killed(part.part(theirs), samples.risk_oom[places[known[theirs]]])
+            builtin_shadow.killed(part.part(theirs), samples.risk_oom[places[begun[theirs]]])
     again = at - state["memory_killed"] < _HOUR_SECONDS
     bump = np.maximum(limit * np.where(again, F4(REPEATED_BUMP), F4(BUMP)), limit + F4(LEAST_RAISE))
     state["memory_killed"], state["memory_bump"], state["memory_bump_ends"] = at, bump, at + HOLD
     state["memory_kills"] = state["memory_kills"] + samples.pods[places].astype(F4)
+    # A kill of ours makes kills dearer for this container at once; `builtin_shadow.killed` makes them cheaper again.
     state["memory_factor"] = np.minimum(state["memory_factor"] * np.exp(F4(GAIN)), F4(MOST_FACTOR))
     applied = state["memory_applied"]
     higher = np.flatnonzero(bump > applied)
@@ -289,7 +299,7 @@ def _risen(state: PolicyState, use: Singles) -> None:
     """Use is above a base or above the last hour's highest: these rise with it."""
     state["memory_base_sums"], state["memory_guard_sum"] = _settled(state)
     bases = state["memory_bases"].copy()
-    bases[:, :RISING] = np.maximum(bases[:, :RISING], use[:, None])
+    bases[:, :RISING] = np.maximum(bases[:, :RISING], use[:, None])  # the last base is a percentile of hours
     guard = np.maximum(state["memory_guard"], use)
     state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, guard, 0
     state["memory_lowest"] = np.minimum(bases[:, :RISING].min(axis=1), guard)
@@ -302,7 +312,9 @@ def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
     state, use, at = state.part(warm), use[warm], at[warm]
     hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, rings.DAY).astype(F4)
     growth = state["memory_growth"]
-    state["memory_growth"] = growth + (1 - np.exp2(-6 * hours)) * ((use - state["memory_last"]) / hours - growth)
+    state["memory_growth"] = growth + (1 - np.exp2(-6 * hours)) * (
+        (use - state["memory_last"]) / hours - growth
+    )  # six half lives an hour
     state["memory_last"] = use
 
 
@@ -316,6 +328,7 @@ def _apply(state: PolicyState, at: Floats, on_the_hour: NDArray[np.bool_]) -> No
     parts, applied = amounts * factors, state["memory_applied"]
     cause = parts.argmax(axis=1)
     wanted = parts.max(axis=1)
+    # Raising cannot wait, lowering can: a request that falls with each sample would change a pod as often.
     lower = on_the_hour & (wanted < applied * F4(DOWN))
     moved = np.flatnonzero(np.isnan(applied) | (wanted > applied) | lower)
     if not len(moved):
@@ -332,17 +345,18 @@ def wants(state: PolicyState, at: Floats) -> tuple[Singles, Singles]:
     count, last_hour = len(state), state["memory_guard"]
     age = at - state["memory_started"]
     highest = np.maximum(state["memory_bases"][:, 0], 1)
+    # A container that has just started has shown the least of what it will use, so its headroom is largest then.
     floor = F4(WARM) + F4(WARMER) * np.exp2(-np.clip(age, 0, WARM_UP) / WARM_HALF_LIFE).astype(F4)
     growth = np.minimum(F4(GROWTH) * np.maximum(state["memory_growth"], 0), F4(MOST_GROWTH) * highest)
     warm = np.where(age < WARM_UP, np.maximum(floor * highest, last_hour + growth), 0)
     bump = np.where(at < state["memory_bump_ends"], state["memory_bump"], 0)
     bases = state["memory_bases"][np.arange(count), base]
-    one, builtin = np.ones(count, F4), state["memory_builtin"]
+    ones, builtin = np.ones(count, F4), state["memory_builtin"]
     cap = caps(state)
     above = np.maximum(bases * MARGINS[margin], last_hour * GUARDS[guard]) > builtin * cap
     expert, guards, limit = np.where(above, 0, bases), np.where(above, GUARDS[0], GUARDS[guard]), np.where(above, builtin, 0)
     amounts = np.stack([expert, last_hour, state["memory_least"], warm, bump, limit], axis=1)
-    return amounts, np.stack([MARGINS[margin], guards, one, one, one, np.where(above, cap, 1)], axis=1)
+    return amounts, np.stack([MARGINS[margin], guards, ones, ones, ones, np.where(above, cap, 1)], axis=1)
 
 
 def caps(state: PolicyState) -> Singles:
@@ -366,7 +380,7 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
     guard, base, margin = np.unravel_index(expert, _SHAPE)
     numbers = {"applied": "request", "prior": "prior", "of": "of", "factor_of": "factor", "guard": "last_hour", "kills": "kills"}
     numbers |= {"builtin_kills": "kills_built_in", "risk": "kills_promised"}
-    found: dict[str, Sequence[object] | NDArray[np.generic]] = {
+    explanation: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "memory_expert": [BASES[number] for number in base.tolist()],
         "memory_cause": [CAUSES[number] for number in state.whole("memory_cause").tolist()],
         "memory_base": state["memory_bases"].astype(np.float64)[rows, base],
@@ -377,15 +391,15 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
         "memory_up": np.full(len(state), UP),
         **{f"memory_{name}": state[f"memory_{column}"].astype(np.float64) for column, name in numbers.items()},
     }
-    costs, kills = (each.astype(np.float64) for each in costs_and_kills(state))
+    costs, kills = (array.astype(np.float64) for array in costs_and_kills(state))
     for name, step in (("more", 1), ("less", -1)):
         there = (margin + step >= 0) & (margin + step < len(MARGINS))
         next_ = np.clip(margin + step, 0, len(MARGINS) - 1)
         other = expert + np.where(there, step, 0)
         request = np.maximum(state["memory_bases"][rows, base] * MARGINS[next_], GUARDS[guard] * state["memory_guard"])
         request = np.maximum(request, state["memory_least"]).astype(np.float64)
-        found[f"memory_{name}_margin"] = np.where(there, MARGINS.astype(np.float64)[next_], np.nan)
-        found[f"memory_{name}_request"] = np.where(there, request, np.nan)
-        found[f"memory_{name}_cost"] = np.where(there, costs[rows, other] / costs[rows, expert] - 1, np.nan)
-        found[f"memory_{name}_kills"] = np.where(there, kills[rows, other] - kills[rows, expert], np.nan)
-    return found
+        explanation[f"memory_{name}_margin"] = np.where(there, MARGINS.astype(np.float64)[next_], np.nan)
+        explanation[f"memory_{name}_request"] = np.where(there, request, np.nan)
+        explanation[f"memory_{name}_cost"] = np.where(there, costs[rows, other] / costs[rows, expert] - 1, np.nan)
+        explanation[f"memory_{name}_kills"] = np.where(there, kills[rows, other] - kills[rows, expert], np.nan)
+    return explanation

@@ -89,5 +89,6 @@ _KILLS = """
 """
 """Kills in ten thousand hours."""
 
+# Whole numbers as text, so that a diff of a new estimate shows which expert changed.
 REQUESTS_PRIOR = (np.array(_REQUESTS.split(), np.float32) / 1000).reshape(_CLASSES, -1)
 KILLS_PRIOR = (np.array(_KILLS.split(), np.float32) / 10_000).reshape(_CLASSES, -1)

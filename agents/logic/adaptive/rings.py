@@ -1,12 +1,12 @@
-"""What is kept of a container's memory when an hour is over: the highest use of hours and days, and moving means of it."""
+"""What is kept of a container's memory when an hour is over: the highest use of hours and days, and moving means of it.
+
+A ring has the last hours or days of each container, each at the place of its number, NaN where nothing was seen.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.logic.vertical.policy_code import PolicyState
-
-# Rings: the last hours or days of each container, each at the place of its number, NaN where nothing was seen.
-
 
 F4 = np.float32
 Singles = NDArray[np.floating]
@@ -21,6 +21,7 @@ def put(ring: Singles, before: Wholes, now: Wholes, highest: Singles) -> Singles
     for gap in range(1, min(int((now - before).max()), size)):
         missed = np.flatnonzero(before + gap < now)
         ring[missed, (before[missed] + gap) % size] = np.nan
+    # After a gap longer than the ring, all of it is older than it may be, and so is `highest`.
     ring[now - before > size] = np.nan
     return ring
 
@@ -42,6 +43,7 @@ def turn_hour(state: PolicyState, hour: Wholes) -> None:
     season, last_hour = state["memory_season"].copy(), state["memory_hours"][rows, (before - 1) % HOURS]
     state["memory_hours"] = put(state["memory_hours"], before, hour, highest)
     last = season[rows, before % DAY]
+    # A higher day counts at once and a lower one slowly: what is too low kills.
     season[rows, before % DAY] = np.where(np.isnan(last), highest, np.maximum(highest, last + F4(SEASON) * (highest - last)))
     day, today = before // DAY, hour // DAY
     day_highest = np.maximum(state["memory_day_highest"], highest)
@@ -61,6 +63,7 @@ def _move_means(state: PolicyState, passed: Wholes, highest: Singles, last_hour:
     mean = state["memory_mean"] + part * (used - state["memory_mean"])
     state["memory_mean"] = mean
     age = state["memory_age"] + weight
+    # The plain mean at first, until its share falls below that of the moving mean.
     share = np.maximum(1 - np.exp2(-weight / F4(72 * HOUR)), weight / np.maximum(age, F4(1e-6)))
     state["memory_scale"], state["memory_age"] = state["memory_scale"] + share * (used - state["memory_scale"]), age
     leaks = state["memory_leaks"]
@@ -68,9 +71,11 @@ def _move_means(state: PolicyState, passed: Wholes, highest: Singles, last_hour:
     state["memory_leaks"] = np.maximum(highest[:, None], mean[:, None] + np.maximum(leaks - mean[:, None], 0) * fade)
     quantile = state["memory_quantile"]
     step = np.where(highest > quantile, F4(QUANTILE * QUANTILE_STEP), F4((QUANTILE - 1) * QUANTILE_STEP))
+    # From far below it may rise eightfold as fast, but never past what was seen.
     risen = np.minimum(quantile * np.exp(F4(8) * np.maximum(step, 0)), highest)
     state["memory_quantile"] = np.where(highest > quantile, np.maximum(risen, quantile * np.exp(step)), quantile * np.exp(step))
     ratio = np.abs(np.log(np.maximum(highest, 1) / np.maximum(last_hour, 1)))
     volatility = state["memory_volatility"]
+    # -1 stands for no hour yet, so the first ratio is taken whole.
     moved = np.where(volatility < 0, ratio, volatility + F4(0.04) * (ratio - volatility))
     state["memory_volatility"] = np.where(np.isnan(ratio), volatility, moved)

@@ -72,6 +72,7 @@ class AdmissionIndex:
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
+        # `policies` has all clusters, and names of namespaces repeat from cluster to cluster.
         if isinstance(event, LimitRangeChanged | LimitRangeRemoved):
             if event.cluster == self._cluster:
                 self._apply_limit_range(event)
@@ -98,18 +99,17 @@ class AdmissionIndex:
         return any(target.startswith(within) or within.startswith(target) for target in targets)
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
-        """The VPA that governs the workload of this kind and name, or the policy of our own that does, as one.
-
-        No younger VPA is asked in its place, whatever its mode: it is the one that recommender, updater and status go by.
-        """
+        """The VPA that governs the workload of this kind and name, or the policy of our own that does, as one."""
         if not (namespace and kind and name):
             return ()
         workload = Workload(self._cluster, namespace, kind, name).key
+        # An operator put this workload back as it was, so its new pods are left alone.
         if workload in self._reverted:
             return ()
         governing = self._policies.of(workload)
         if governing is None or governing.policy.foreign:
             return ()
+        # No younger VPA is asked in its place, whatever its mode: recommender, updater and status go by this one.
         return [self._vpa(governing, workload, namespace)]
 
     def ranges(self, namespace: str) -> Ranges:
@@ -126,13 +126,14 @@ class AdmissionIndex:
         if isinstance(event, HpaTargetRemoved | EhpaRemoved):
             self._hpas.pop(event.key, None)
         elif event.cluster == self._cluster:
+            # An EHPA scales by what its own HPA will have, also before that HPA is there.
             if isinstance(event, EhpaChanged):
                 self._hpas[event.key] = event.target, event.scaled_by
             else:
                 self._hpas[event.key] = event.workload, event.resources
         self._scaled = None
 
-    def _left(self, workload: str) -> frozenset[str]:
+    def _scaled_by_hpas(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""
         if self._scaled is None:
             self._scaled = {}
@@ -150,22 +151,25 @@ class AdmissionIndex:
         if not entries:
             del self._limit_ranges[event.namespace]
 
-    def _vpa(self, held: PolicyRecord, workload: str, namespace: str) -> Vpa:
-        """Built once for each policy and recommendation, because a rollout asks for the same one hundreds of times."""
-        rules, recommended = self._find_rules(held.policy.guards), self._recommended(workload)
-        left = self._left(workload) if rules.honors_hpas else frozenset()
-        source = held, recommended, left, rules.upstream
-        key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)
-        made = self._made.get(key)
-        if made is not None and made[0][0] is held and made[0][1] is recommended and made[0][2:] == source[2:]:
-            return made[1]
+    def _vpa(self, governing: PolicyRecord, workload: str, namespace: str) -> Vpa:
+        rules, recommended = self._find_rules(governing.policy.guards), self._recommended(workload)
+        scaled_by_hpas = self._scaled_by_hpas(workload) if rules.honors_hpas else frozenset()
+        source = governing, recommended, scaled_by_hpas, rules.upstream
+        key = (governing.policy.target if governing.policy.vpa is None else governing.policy.vpa.key, workload)
+        # A rollout asks for the same VPA hundreds of times, so it is put together once for each policy and recommendation.
+        built = self._made.get(key)
+        # By identity, because comparing a policy and a recommendation would cost as much as putting them together.
+        if built is not None and built[0][0] is governing and built[0][1] is recommended and built[0][2:] == source[2:]:
+            return built[1]
         containers = None if recommended is None else recommended.containers
-        if held.policy.vpa is None:
-            vpa = vpa_manifest.of_policy(held.policy.target, held.policy.update_mode, held.policy.containers, containers)
+        if governing.policy.vpa is None:
+            vpa = vpa_manifest.of_policy(
+                governing.policy.target, governing.policy.update_mode, governing.policy.containers, containers
+            )
             vpa = replace(vpa, namespace=namespace)
         else:
-            vpa = vpa_manifest.of_event(held.policy.vpa, containers)
-        vpa = replace(vpa, left=left, patches=held.policy.patch_new_pods, upstream=rules.upstream)
+            vpa = vpa_manifest.of_event(governing.policy.vpa, containers)
+        vpa = replace(vpa, left=scaled_by_hpas, patches=governing.policy.patch_new_pods, upstream=rules.upstream)
         if len(self._made) >= _KEPT:
             self._made.clear()
         self._made[key] = source, vpa

@@ -1,8 +1,7 @@
 """What admission offers to a new pod, and the note that the pod then carries.
 
 A patch is an offer: another webhook, a quota or a policy may refuse the pod that it makes. Only a pod that is seen with the note
-shows that the offer was taken, and the note keeps what the pod's owner had asked for. Upstream leaves no such note; pods that are
-alike get the same one, so that many of them are one offer.
+shows that the offer was taken, and the note keeps what the pod's owner had asked for. Upstream leaves no such note.
 """
 
 import hashlib
@@ -26,17 +25,17 @@ _PATH = f"/metadata/annotations/{ADMISSION_NOTE.replace('/', '~1')}"  # RFC 6901
 def offered(account: AdmissionAccount, controller: str, decision: str, annotations: Mapping[str, str]) -> AdmittedAmounts | None:
     """What a patch offers to a pod of this controller; None if it changes no amount of CPU or memory.
 
-    `decision` is the id of the recommendation. The offer follows from it, too, so that a pod's note says which recommendation it
-    follows, whichever of several webhooks answered and whatever each had read by then.
-
-    If the API server asks a second time because another webhook changed the pod, its note still has what its owner asked for.
+    `decision` is the id of the recommendation.
     """
-    changed = [found for change in account.containers if (found := _changed(change)) is not None]
+    changed = [container for change in account.containers if (container := _changed(change)) is not None]
     if not changed:
         return None
+    # The API server asks again if another webhook changed the pod; then only the note still has what its owner asked for.
     note = admission_notes.read(annotations.get(ADMISSION_NOTE))
-    owners = {each.name: each for each in note.before} if note is not None else {}
+    owners = {amounts.name: amounts for amounts in note.before} if note is not None else {}
     containers = tuple(_since(change, owners.get(change.name)) for change in changed[: bounds.MOST_CONTAINERS])
+    # With the recommendation's id, so that the note says which one it follows, whichever of several webhooks answered. Pods that
+    # are alike get the same note, so that many of them are one offer.
     about = repr((account.namespace, controller, decision, containers))
     return AdmittedAmounts(hashlib.blake2b(about.encode(), digest_size=8).hexdigest(), controller, containers)
 
@@ -47,6 +46,7 @@ def note(admitted: AdmittedAmounts) -> Op:
         AmountsBefore(container.name, container.requests_before, container.limits_before) for container in admitted.containers
     )
     text = admission_notes.write(AdmissionNote(admitted.offer, before))
+    # A note that readers would refuse as too long is worth less than one without the former amounts.
     if len(text) > admission_notes.LONGEST:
         text = admission_notes.write(AdmissionNote(admitted.offer))
     return {"op": "add", "path": _PATH, "value": text}
@@ -54,14 +54,14 @@ def note(admitted: AdmittedAmounts) -> Op:
 
 def _changed(change: ContainerChange) -> ChangedContainer | None:
     requests, limits = _amounts(change.requests_before), _amounts(change.limits_before)
-    found = ChangedContainer(
+    changed = ChangedContainer(
         name=change.container,
         requests_before=requests,
         limits_before=limits,
         requests=_merged(requests, _amounts(change.requests)),
         limits=_merged(limits, _amounts(change.limits)),
     )
-    return None if (found.requests, found.limits) == (requests, limits) else found
+    return None if (changed.requests, changed.limits) == (requests, limits) else changed
 
 
 def _since(change: ChangedContainer, owner: AmountsBefore | None) -> ChangedContainer:

@@ -1,8 +1,8 @@
 """An AdmissionReview in, an AdmissionReview out: a pure function of the review and of the known state of the cluster.
 
 A pod is never refused: a review that cannot be read, is too long or is not ours to judge is let through with a warning. Only a
-VPA object that breaks the rules is denied. No state is kept, so a dry run is only marked as one in the account. Upstream's
-pkg/admission-controller/logic/server.go; what it answers with an HTTP error is let through here.
+VPA object that breaks the rules is denied. It follows upstream's pkg/admission-controller/logic/server.go, except that what is
+answered with an HTTP error there is let through here.
 """
 
 import base64
@@ -63,6 +63,7 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
     try:
         request = _request(_decoded(review, settings.largest))
     except UnreadableError as error:
+        # An API server takes an answer without the review's uid for none, and then follows its failure policy.
         return _error(AdmissionAccount(ReviewStatus.ERROR, uid=uid_of(review), reason=f"the review cannot be read: {error}"))
     try:
         return _answered(request, lookup, settings)
@@ -84,8 +85,8 @@ def with_note(reply: Reply, note: Op, annotations: Mapping[str, str]) -> Reply:
 def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
     """The uid of a review that cannot be read as a whole: an answer without it would be invalid."""
     if isinstance(review, Mapping):
-        asked = review.get("request")
-        uid = asked.get("uid") if isinstance(asked, Mapping) else None
+        request = review.get("request")
+        uid = request.get("uid") if isinstance(request, Mapping) else None
         return uid if isinstance(uid, str) else ""
     start = review[:_UID_WITHIN]
     match = _UID.search(start.encode(errors="replace") if isinstance(start, str) else start)
@@ -104,6 +105,7 @@ def _answered(request: _Request, lookup: Lookup, settings: AdmissionSettings) ->
         case "autoscaling.k8s.io", "verticalpodautoscalers":
             return _vpa(request, settings)
         case group, resource:
+            # A wrong configuration of the webhook must not keep objects of others from being made.
             reason = f"resource '{resource}' of group '{group}' is not served here"
             return _error(replace(about, status=ReviewStatus.ERROR, reason=reason))
 
@@ -117,25 +119,23 @@ def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Repl
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
     ranges = lookup.ranges(pod.namespace)
-    found = pod_patch.patch(pod, vpa, ranges, settings, lambda grows: _rules(pod, Rules(ranges), lookup, grows=grows))
-    reason = f"the pod is left as it is: {found.reason}" if found.failed else found.reason
-    status = ReviewStatus.ERROR if found.failed else ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
+    patch = pod_patch.patch(pod, vpa, ranges, settings, lambda grows: _rules(pod, Rules(ranges), lookup, grows=grows))
+    reason = f"the pod is left as it is: {patch.reason}" if patch.failed else patch.reason
+    status = ReviewStatus.ERROR if patch.failed else ReviewStatus.APPLIED if patch.ops else ReviewStatus.SKIPPED
     about = replace(
-        about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason, left=found.left
+        about, status=status, vpa=vpa.name, ops=patch.ops, containers=patch.containers, reason=reason, left=patch.left
     )
-    return _error(about) if found.failed else _response(about)
+    return _error(about) if patch.failed else _response(about)
 
 
 def _rules(pod: AdmittedPod, rules: Rules, lookup: Lookup, *, grows: bool) -> Rules:
-    """The rules of the pod's namespace.
-
-    A pod that asks for no more than before fits into each quota that it fitted into. Where more is asked for, all pods that the
-    owner still wants must find room with as much: else the first ones would take what the last ones need. How many these are is
-    only looked up where there is a quota.
-    """
+    """The rules of the pod's namespace."""
+    # A pod that asks for no more than before fits into each quota that it fitted into.
     quotas = lookup.quotas(pod.namespace) if grows else ()
     if not quotas or pod.owner is None:
         return replace(rules, quotas=quotas)
+    # All pods that the owner still wants must find room with as much, or the first ones would take what the last ones need. It is
+    # a request to the API server, so it is asked for only where there is a quota.
     coming = lookup.coming(pod.namespace, pod.owner)
     return replace(rules, quotas=quotas, coming=_UNKNOWN if coming is None else max(1, coming))
 
@@ -144,25 +144,24 @@ def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
     about = request.about
     if request.subresource or about.operation not in ("", "CREATE", "UPDATE"):
         return _response(replace(about, reason="only new and changed VPA objects are checked"))
-    found = vpa_validation.check(request.manifest, request.before if about.operation == "UPDATE" else None, settings)
-    about = replace(about, vpa=found.name or about.name)
-    if found.errors:
-        status = field_errors.refusal(found.errors, group=request.group, kind=request.kind, name=about.name)
+    checked = vpa_validation.check(request.manifest, request.before if about.operation == "UPDATE" else None, settings)
+    about = replace(about, vpa=checked.name or about.name)
+    if checked.errors:
+        status = field_errors.refusal(checked.errors, group=request.group, kind=request.kind, name=about.name)
         about = replace(about, status=ReviewStatus.DENIED, reason=str(status["message"]))
-        return _response(about, found.warnings, status)
-    reason = "" if found.ops else "the object needs no completion"
-    status_word = ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
-    return _response(replace(about, status=status_word, ops=found.ops, reason=reason), found.warnings)
+        return _response(about, checked.warnings, status)
+    reason = "" if checked.ops else "the object needs no completion"
+    status_word = ReviewStatus.APPLIED if checked.ops else ReviewStatus.SKIPPED
+    return _response(replace(about, status=status_word, ops=checked.ops, reason=reason), checked.warnings)
 
 
 def excess(review: bytes | str, largest: int) -> str | None:
-    """Why a review is too large to be decoded, as a clause: its bytes, and its commas and colons, which bound its values.
-
-    Counting these takes a millisecond; decoding and checking as many values as fit into the bytes takes seconds and memory.
-    """
+    """Why a review is too large to be decoded, as a clause."""
     if len(review) > largest:
         return f"it has {len(review)} bytes, and {largest} are read at most"
     text = review.encode(errors="replace") if isinstance(review, str) else review
+    # Commas and colons bound the number of values. Counting them takes a millisecond; decoding and checking as many values as fit
+    # into the bytes takes seconds and memory.
     values = text.count(b",") + text.count(b":") + text.count(b"[")
     if values > MOST_VALUES:
         return f"it has more than {MOST_VALUES} values"
@@ -175,13 +174,14 @@ def _decoded(review: bytes | str | Mapping[str, Any], largest: int) -> Mapping[s
     if (why := excess(review, largest)) is not None:
         raise UnreadableError(why)
     try:
-        found = json.loads(review, parse_constant=_no_number)
-        json.dumps(found, ensure_ascii=False).encode()  # no record and no answer can carry a lone surrogate
+        document = json.loads(review, parse_constant=_no_number)
+        json.dumps(document, ensure_ascii=False).encode()  # no record and no answer can carry a lone surrogate
+    # json gives up at Python's own depth, which an attacker reaches with a few kilobytes of brackets.
     except RecursionError:
         raise UnreadableError("it is nested too deeply") from None
     except ValueError as error:
         raise UnreadableError(f"it is no JSON: {error}") from None
-    return parts(found if found is not None else [], "the review")
+    return parts(document if document is not None else [], "the review")
 
 
 def _no_number(constant: str) -> float:
@@ -189,11 +189,11 @@ def _no_number(constant: str) -> float:
 
 
 def _request(review: Mapping[str, Any]) -> _Request:
-    asked = review.get("request")
-    if not isinstance(asked, Mapping):
+    request = review.get("request")
+    if not isinstance(request, Mapping):
         raise UnreadableError("it has no request")
-    words = {name: text(asked.get(name), name) for name in ("uid", "operation", "namespace", "name", "subResource")}
-    resource, kind = parts(asked.get("resource"), "resource"), parts(asked.get("requestKind") or asked.get("kind"), "kind")
+    words = {name: text(request.get(name), name) for name in ("uid", "operation", "namespace", "name", "subResource")}
+    resource, kind = parts(request.get("resource"), "resource"), parts(request.get("requestKind") or request.get("kind"), "kind")
     about = AdmissionAccount(
         status=ReviewStatus.SKIPPED,
         uid=words["uid"],
@@ -201,10 +201,11 @@ def _request(review: Mapping[str, Any]) -> _Request:
         operation=words["operation"],
         namespace=words["namespace"],
         name=words["name"],
-        dry_run=asked.get("dryRun") is True,
+        # A review keeps no state, so a dry run needs no other treatment than this mark.
+        dry_run=request.get("dryRun") is True,
     )
     group, version = (text(resource.get(name), f"resource.{name}") for name in ("group", "version"))
-    objects = asked.get("object"), asked.get("oldObject")
+    objects = request.get("object"), request.get("oldObject")
     return _Request(about, group, version, text(kind.get("kind"), "kind.kind"), words["subResource"], *objects)
 
 
@@ -217,6 +218,7 @@ def _response(account: AdmissionAccount, warnings: Sequence[str] = (), status: M
     if status is not None:
         response["status"] = status
     if account.ops:
+        # AdmissionReview v1 has the patch as bytes, which JSON carries in base64.
         response["patch"] = base64.b64encode(orjson.dumps(account.ops)).decode()
         response["patchType"] = "JSONPatch"
     if warnings:

@@ -75,7 +75,9 @@ def internal(detail: str) -> FieldError:
 
 def refusal(errors: Sequence[FieldError], *, group: str, kind: str, name: str) -> dict[str, object]:
     """The status that says why an object is refused: 422, with all errors as causes."""
+    # Kubernetes' aggregate says each message once.
     messages = list(dict.fromkeys(map(str, errors)))
+    # Only several messages get brackets, in Kubernetes' own aggregate as here.
     listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     causes = [{"reason": error.fault.value[0], "message": error.body, "field": error.path} for error in errors]
     details = {"name": name, "group": group, "kind": kind, "causes": causes}

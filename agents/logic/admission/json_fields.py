@@ -32,11 +32,12 @@ def parts(value: object, path: str) -> Mapping[str, Any]:
 
 
 def items(value: object, path: str) -> list[Any]:
-    """A list; an empty one for null. One that is too long is refused before anybody looks at its entries."""
-    found: list[Any] = _typed(value, path, list, [])
-    if len(found) > MOST_ITEMS:
-        raise UnreadableError(f"{path} has {len(found)} entries, and {MOST_ITEMS} are read at most")
-    return found
+    """A list; an empty one for null. Raises UnreadableError for one that is too long."""
+    entries: list[Any] = _typed(value, path, list, [])
+    # Before anybody looks at the entries: a pod of a million containers must cost no more than this line.
+    if len(entries) > MOST_ITEMS:
+        raise UnreadableError(f"{path} has {len(entries)} entries, and {MOST_ITEMS} are read at most")
+    return entries
 
 
 def text(value: object, path: str) -> str:
@@ -51,13 +52,14 @@ def optional(value: object, path: str) -> str | None:
 
 def texts(value: object, path: str) -> dict[str, str] | None:
     """An object of strings, or None for null."""
-    return None if value is None else {name: text(found, f"{path}[{name}]") for name, found in parts(value, path).items()}
+    return None if value is None else {name: text(entry, f"{path}[{name}]") for name, entry in parts(value, path).items()}
 
 
 def whole(value: object, path: str, bits: int = 32) -> int | None:
     """A whole number of so many bits, or None for null."""
     if value is None:
         return None
+    # To Python, true is the number 1.
     if isinstance(value, bool) or not isinstance(value, int) or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise UnreadableError(f"{path} is {_named(value)} where a whole number of {bits} bits belongs")
     return value
@@ -80,8 +82,9 @@ def moment(value: object, path: str) -> datetime:
     if value is None:
         return NEVER
     try:
-        found = datetime.fromisoformat(text(value, path))
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        at = datetime.fromisoformat(text(value, path))
+        # An offset at the ends of the calendar leads out of it, which is an OverflowError.
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise UnreadableError(f"{path} is no time") from None
 

@@ -2,8 +2,7 @@
 
 Three things differ from upstream, all so that no pod is refused or harmed: what is absent is judged by the pod's spec, which is
 what the patch is applied to; a `resources` object that holds something else (claims, say) is not emptied; and what the API server
-would refuse is patched in part, or not at all. And a pod that is already as the patch would leave it gets none, so that a webhook
-may be asked twice.
+would refuse is patched in part, or not at all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +61,7 @@ def patch(
     Without `rules` there are no quotas.
     """
     find = rules or (lambda _: Rules(ranges))
+    # An API server may ask twice about one pod (reinvocation), and the second answer must not raise amounts once more.
     again = _again(pod, vpa, find, settings)
     if again is not None:
         return again
@@ -89,13 +89,14 @@ def _patch(pod: AdmittedPod, vpa: Vpa, rules: FindRules, settings: AdmissionSett
         if part is None:
             continue
         ops += boosting
-        found, words = _container_ops(index, pod, part)
-        if found or part.held:
-            ops += found
+        container_ops, words = _container_ops(index, pod, part)
+        if container_ops or part.held:
+            ops += container_ops
             updates.append(f"container {index}: {', '.join(words)}")
         changes.append(_change(index, pod.standing[index], part))
     if updates:
         ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
+    # Upstream's updater passes over containers that are not in this list, such as those that another webhook added later.
     ops.append(_annotate(OBSERVED_CONTAINERS, observed(pod)))
     return AdmissionPatch(tuple(ops), tuple(changes), left=tuple(sorted(vpa.left)))
 
@@ -107,18 +108,19 @@ def _all_wanted(
     capped = _capped(pod, vpa, ranges)
     advised: dict[str, Advice] = {}
     for advice in capped.advice:
+        # Of several entries of one name the first counts, as in upstream's GetRecommendationForContainer.
         advised.setdefault(advice.container, advice)
-    found: list[_Wanted | None] = []
+    amounts: list[_Wanted | None] = []
     noted: list[list[Op]] = []
     for index, container in enumerate(pod.containers):
         caps, policy = capped.caps.get(container.name, ()), vpa.policy_of(container.name)
         wanted, ops = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps), list[Op]()
-        left = settings.cpu_startup_boost and policy is not None and policy.mode == ContainerMode.OFF
-        if settings.cpu_startup_boost and not left:
+        off = settings.cpu_startup_boost and policy is not None and policy.mode == ContainerMode.OFF
+        if settings.cpu_startup_boost and not off:
             wanted, ops = _boosted(container, wanted, vpa, settings)
-        found.append(None if left else wanted)
+        amounts.append(None if off else wanted)
         noted.append(ops)
-    return found, noted
+    return amounts, noted
 
 
 def _accepted(pod: AdmittedPod, wanted: Sequence[_Wanted | None], rules: FindRules) -> list[_Wanted | None]:
@@ -126,13 +128,13 @@ def _accepted(pod: AdmittedPod, wanted: Sequence[_Wanted | None], rules: FindRul
     whole = replace(pod.whole, resources=replace(pod.whole.resources, containers=pod.containers))
     amounts = [({}, {}) if part is None else (part.requests, part.limits) for part in wanted]
     accepted = accepted_amounts.fit(whole, amounts, rules)
-    found = []
+    parts = []
     for part, (requests, limits) in zip(wanted, accepted.amounts, strict=True):
         if part is not None:
             held = tuple(why for name, why in accepted.held.items() if name in part.requests or name in part.limits)
             part = replace(part, requests=requests, limits=limits, held=held)  # noqa: PLW2901  # the same part, with less
-        found.append(part)
-    return found
+        parts.append(part)
+    return parts
 
 
 def _within_annotations(pod: AdmittedPod, made: AdmissionPatch) -> AdmissionPatch:
@@ -141,6 +143,7 @@ def _within_annotations(pod: AdmittedPod, made: AdmissionPatch) -> AdmissionPatc
     before = sum(map(_size, texts.items()))
     texts |= {_annotation(op): str(op["value"]) for op in made.ops if str(op["path"]).startswith(f"{_ANNOTATIONS}/")}
     size = sum(map(_size, texts.items()))
+    # Annotations that are too long already are the API server's to judge; ours must not make them so.
     if size <= max(before, _MOST_ANNOTATED):
         return made
     return AdmissionPatch(reason=f"its annotations would be longer than {_MOST_ANNOTATED} bytes", failed=True)
@@ -171,12 +174,12 @@ def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges
     notes: tuple[str, ...] = ()
     if _values(standing.name, vpa) == ControlledValues.REQUESTS_AND_LIMITS:
         default = ranges.container.default if ranges.container else None
-        found, notes = limit_proportion.limits(
+        scaled, notes = limit_proportion.limits(
             limit=standing.limits, request=standing.requests, recommended=target, default=default
         )  # fmt: skip
-        limits = found or {}
-    left = tuple(sorted(set(advice.target or {}) & vpa.left))
-    return _Wanted({name: amount for name, amount in target.items() if name}, limits, caps, notes, left)
+        limits = scaled or {}
+    left_to_hpas = tuple(sorted(set(advice.target or {}) & vpa.left))
+    return _Wanted({name: amount for name, amount in target.items() if name}, limits, caps, notes, left_to_hpas)
 
 
 def _values(container: str, vpa: Vpa) -> str:
@@ -191,14 +194,15 @@ def _boosted(container: Container, wanted: _Wanted, vpa: Vpa, settings: Admissio
         return wanted, []
     policy = vpa.policy_of(container.name)
     values = ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
-    found = startup_boost.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
-    kept = _annotate(CPU_STARTUP_BOOST + container.name, startup_boost.original(container))
-    return replace(wanted, requests=found.requests, limits=found.limits, base=found.base), [kept]
+    boosted = startup_boost.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
+    annotation = _annotate(CPU_STARTUP_BOOST + container.name, startup_boost.original(container))
+    return replace(wanted, requests=boosted.requests, limits=boosted.limits, base=boosted.base), [annotation]
 
 
 def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[Op], list[str]]:
     container, path = pod.containers[index], f"/spec/containers/{index}/resources"
     ops: list[Op] = []
+    # "add" fails on a path whose parent is missing, and would empty an object that has claims.
     if container.requests is None and container.limits is None and not pod.given[index]:
         ops.append(_add(path, {}))
     words = [str(cap) for cap in wanted.caps if cap.by is not CapReason.POD_RANGE] + list(wanted.notes) + list(wanted.held)
@@ -206,6 +210,7 @@ def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[
     for kind, word, present, amounts in kinds:
         if present is None and amounts:
             ops.append(_add(f"{path}/{kind}", {}))
+        # Sorted, because Go's order of a map is random and a repeated review must give the same patch.
         for resource in sorted(amounts):
             ops.append(_add(f"{path}/{kind}/{escaped(resource)}", amounts[resource].text))
             words.append(f"{resource} {word}")
@@ -229,29 +234,27 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
 
 
 def _again(pod: AdmittedPod, vpa: Vpa, rules: FindRules, settings: AdmissionSettings) -> AdmissionPatch | None:
-    """The answer to a pod that was patched before and is as the patch left it; None for any other.
-
-    What a LimitRange allows depends on the container's former amounts, which the patch has overwritten, so a bounded amount is
-    accepted as it is. For a boosted container the annotation has the former amounts.
-    """
+    """The answer to a pod that was patched before and is as the patch left it; None for any other."""
     if pod.annotations is None or pod.annotations.get(OBSERVED_CONTAINERS) != observed(pod):
         return None
+    # The boost has overwritten what it started from; the annotation still has it, so it is not boosted twice.
     before = tuple(_unboosted(container, pod.annotations) for container in pod.containers)
     standing = tuple(_unboosted(container, pod.annotations) for container in pod.standing)
     try:
-        found = _patch(replace(pod, containers=before, standing=standing), vpa, rules, settings)
+        patched = _patch(replace(pod, containers=before, standing=standing), vpa, rules, settings)
     except (BoostError, UnscalableError):
         return None
     ranges = rules(False).ranges  # noqa: FBT003  # a function's only argument
     annotated = pod.annotations.get(UPDATES, "").split(_mark(vpa), 1)[-1].split("; ")
+    # What a LimitRange allows depends on the former amounts, which the patch has overwritten, so a bounded amount is accepted.
     bounded = {part.partition(":")[0].strip(): part for part in annotated}
     settled = all(
         _stands(change, pod.containers[change.index], bounded.get(f"container {change.index}", ""), shared=bool(ranges.pod))
-        for change in found.containers
+        for change in patched.containers
     )
-    if not settled or not _annotated(found.ops, pod.annotations, vpa):
+    if not settled or not _annotated(patched.ops, pod.annotations, vpa):
         return None
-    return AdmissionPatch(containers=found.containers, reason="the pod is as the patch would leave it", left=found.left)
+    return AdmissionPatch(containers=patched.containers, reason="the pod is as the patch would leave it", left=patched.left)
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:
@@ -272,10 +275,7 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
 
 
 def _stands(change: ContainerChange, container: Container, annotated: str, *, shared: bool) -> bool:
-    """Whether a container has all wanted values. `annotated`: its part of the annotation; `shared`: the pod has a LimitRange.
-
-    A zero that was set counts as nothing the next time, so nothing can be concluded from it.
-    """
+    """Whether a container has all wanted values. `annotated`: its part of the annotation; `shared`: the pod has a LimitRange."""
     bounded = {cap.resource for cap in change.caps if cap.by in _BOUNDED}
     for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
         for name, amount in wanted.items():
@@ -284,15 +284,16 @@ def _stands(change: ContainerChange, container: Container, annotated: str, *, sh
             if name not in (present or {}):
                 if amount or not trusted:
                     return False
+            # A zero that was set counts as nothing the next time, so nothing can be concluded from it.
             elif stands and not trusted and not _near(name, amount, stands):
                 return False
     return True
 
 
-def _near(resource: str, one: Quantity, other: Quantity) -> bool:
+def _near(resource: str, wanted: Quantity, present: Quantity) -> bool:
     """Within a hundredth of each other, or within what two roundings of small amounts come to."""
-    far = abs(one.nano - other.nano)
-    return far * 100 <= other.nano or far <= (_TWO_BYTES if resource == MEMORY else _TWO_MILLICORES)
+    far = abs(wanted.nano - present.nano)
+    return far * 100 <= present.nano or far <= (_TWO_BYTES if resource == MEMORY else _TWO_MILLICORES)
 
 
 def _mark(vpa: Vpa) -> str:
@@ -300,6 +301,7 @@ def _mark(vpa: Vpa) -> str:
 
 
 def _add(path: str, value: object) -> Op:
+    # In RFC 6902 "add" also replaces a member that is there.
     return {"op": "add", "path": path, "value": value}
 
 

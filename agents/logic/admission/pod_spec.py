@@ -42,7 +42,7 @@ class AdmittedPod:
 
 
 def read(manifest: object, namespace: str = "") -> AdmittedPod:
-    """A manifest in a namespace. A pod without a name yet goes by its name prefix and `%`. Raises UnreadableError."""
+    """Read a manifest in a namespace. A pod without a name yet goes by its name prefix and `%`. Raises UnreadableError."""
     whole = json_fields.parts(manifest, ".")
     if "metadata" not in whole:
         raise UnreadableError("the pod has no metadata")
@@ -55,6 +55,7 @@ def read(manifest: object, namespace: str = "") -> AdmittedPod:
     containers = tuple(_container(entry, "spec.containers") for entry in entries)
     return AdmittedPod(
         namespace=json_fields.text(meta.get("namespace"), "metadata.namespace") or namespace,
+        # The API server makes the name of such a pod after admission.
         name=name or f"{start}%",
         labels=json_fields.texts(meta.get("labels"), "metadata.labels") or {},
         annotations=json_fields.texts(meta.get("annotations"), "metadata.annotations"),
@@ -70,6 +71,7 @@ def read(manifest: object, namespace: str = "") -> AdmittedPod:
 def _whole(containers: tuple[Container, ...], spec: Mapping[str, Any]) -> QuotaPod:
     path = "spec.initContainers"
     entries = [json_fields.parts(entry, path) for entry in json_fields.items(spec.get("initContainers"), path)]
+    # An init container that restarts always is a sidecar: it runs beside the others, so its amounts add to theirs.
     init = tuple(InitContainer(_container(entry, path), sidecar=entry.get("restartPolicy") == "Always") for entry in entries)
     own = json_fields.parts(spec.get("resources"), "spec.resources")
     requests, limits = (json_fields.amounts(own.get(kind), f"spec.resources.{kind}") for kind in ("requests", "limits"))
@@ -78,6 +80,7 @@ def _whole(containers: tuple[Container, ...], spec: Mapping[str, Any]) -> QuotaP
     return QuotaPod(
         PodResources(containers, init, requests, limits, overhead, stated=stated),
         json_fields.text(spec.get("priorityClassName"), "spec.priorityClassName"),
+        # Kubernetes' quota scope Terminating: activeDeadlineSeconds is set, whatever it is.
         terminating=spec.get("activeDeadlineSeconds") is not None,
         crosses=_crosses(json_fields.parts(spec.get("affinity"), "spec.affinity")),
     )
@@ -100,31 +103,31 @@ def _crosses(affinity: Mapping[str, Any]) -> bool:
 def _container(entry: Mapping[str, Any], path: str) -> Container:
     name = json_fields.text(entry.get("name"), f"{path}.name")
     resources = json_fields.parts(entry.get("resources"), f"{path}.resources")
-    found = (json_fields.amounts(resources.get(kind), f"{path}.resources.{kind}") for kind in ("requests", "limits"))
-    return Container(name, *found)
+    amounts = (json_fields.amounts(resources.get(kind), f"{path}.resources.{kind}") for kind in ("requests", "limits"))
+    return Container(name, *amounts)
 
 
 def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> tuple[Container, ...]:
-    """If several have the same name, the first counts, in the spec and in the status, as in upstream's look-up."""
     path = "status.containerStatuses"
-    known: dict[str, Container] = {}
+    # If several have the same name, the first counts, in the spec and in the status, as in upstream's look-up.
+    by_name: dict[str, Container] = {}
     for entry in json_fields.items(status.get("containerStatuses"), path):
-        found = json_fields.parts(entry, path)
-        if found.get("resources") is not None:
-            container = _container(found, path)
-            known.setdefault(container.name, container)
+        container_status = json_fields.parts(entry, path)
+        if container_status.get("resources") is not None:
+            container = _container(container_status, path)
+            by_name.setdefault(container.name, container)
     for container in containers:
-        known.setdefault(container.name, container)
-    return tuple(known[container.name] for container in containers)
+        by_name.setdefault(container.name, container)
+    return tuple(by_name[container.name] for container in containers)
 
 
 def _owner(meta: Mapping[str, Any]) -> PodOwnerReference | None:
     """The last owner that says that it controls the pod; there is at most one in a valid pod."""
     path, owner = "metadata.ownerReferences", None
     for entry in json_fields.items(meta.get("ownerReferences"), path):
-        found = json_fields.parts(entry, path)
-        if found.get("controller") is True:
+        reference = json_fields.parts(entry, path)
+        if reference.get("controller") is True:
             owner = PodOwnerReference(
-                *(json_fields.text(found.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion"))
+                *(json_fields.text(reference.get(name), f"{path}.{name}") for name in ("kind", "name", "apiVersion"))
             )
     return owner

@@ -44,22 +44,24 @@ def boost(
     if startup.cpu is None:
         raise BoostError("startupBoost has no cpu")
     boosted = _amount(base, startup.cpu)
+    # Zero is no bound, and upstream's default.
     most = settings.most_boosted_cpu
     requests[CPU] = boosted = most if most and boosted.nano > most.nano else boosted
     if values == ControlledValues.REQUESTS_ONLY:
+        # The limit stays where it is, so the request is boosted as far as that allows.
         requests[CPU] = _under(boosted, (container.limits or {}).get(CPU))
     elif values == ControlledValues.REQUESTS_AND_LIMITS:
         given = {"limit": container.limits, "request": container.requests, "recommended": {CPU: boosted}, "default": {}}
-        found = (limit_proportion.limits(**given)[0] or {}).get(CPU)
-        if found is not None:
-            limits[CPU] = found
+        limit = (limit_proportion.limits(**given)[0] or {}).get(CPU)
+        if limit is not None:
+            limits[CPU] = limit
     return Boosted(base, requests, limits)
 
 
 def original(container: Container) -> str:
     """The annotation: CPU and memory as the container's spec has them."""
     kept = {"requests": container.requests or {}, "limits": container.limits or {}}
-    texts = {kind: {name: found[name].text for name in (CPU, MEMORY) if name in found} for kind, found in kept.items()}
+    texts = {kind: {name: amounts[name].text for name in (CPU, MEMORY) if name in amounts} for kind, amounts in kept.items()}
     return json.dumps(texts, separators=(",", ":"))
 
 
@@ -68,11 +70,12 @@ def restored(container: Container, annotation: str) -> Container:
     try:
         recorded = json.loads(annotation)
         lists = {kind: dict(_list(recorded, kind)) for kind in ("requests", "limits")}
+    # Anybody who may write pods may write the annotation.
     except (ValueError, TypeError, AttributeError, RecursionError):
         return container
     kept = {
-        kind: {name: amount for name, amount in (found or {}).items() if name not in (CPU, MEMORY)}
-        for kind, found in (("requests", container.requests), ("limits", container.limits))
+        kind: {name: amount for name, amount in (amounts or {}).items() if name not in (CPU, MEMORY)}
+        for kind, amounts in (("requests", container.requests), ("limits", container.limits))
     }
     return Container(container.name, kept["requests"] | lists["requests"], kept["limits"] | lists["limits"])
 
@@ -87,6 +90,7 @@ def _amount(base: Quantity, cpu: CpuBoost) -> Quantity:
             raise BoostError("startupBoost.CPU.Factor is required when Type is Factor or not specified")
         if cpu.factor < 1:
             raise BoostError("boost factor must be >= 1")
+        # Go multiplies as float64 and converts to int64; a factor beyond its range is held at its ends.
         return exact_quantity.of_milli(max(-MOST, min(MOST, int(base.milli * float(cpu.factor)))))
     if cpu.type != BoostKind.QUANTITY:
         raise BoostError(f"unsupported startup boost type: {cpu.type}")

@@ -101,6 +101,7 @@ class Vpa:
         for policy in self.policies or ():
             if policy.container == container:
                 return policy
+            # Upstream's loop goes on after a match of "*", so of several the last counts.
             if policy.container == "*":
                 general = policy
         return general
@@ -123,12 +124,13 @@ def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation]
         name=changed.name,
         created=changed.created,
         target=changed.target_ref,
+        # A VPA whose spec makes no sense governs nothing, because it selects nothing.
         selector=None if changed.unsupported else changed.selector,
         update=UpdatePolicyManifest(changed.update_mode, changed.min_replicas),
         policies=tuple(_policy_of(container) for container in changed.containers),
         startup=_startup_of(changed.boost),
         recommenders=len(changed.recommenders),
-        advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
+        advice=_advice_of(recommended),
     )
 
 
@@ -145,8 +147,12 @@ def of_policy(
         selector=(),
         update=UpdatePolicyManifest(mode),
         policies=tuple(_policy_of(container) for container in containers),
-        advice=None if recommended is None else tuple(resource_lists.of_recommendation(each) for each in recommended),
+        advice=_advice_of(recommended),
     )
+
+
+def _advice_of(recommended: Sequence[ContainerRecommendation] | None) -> tuple[Advice, ...] | None:
+    return None if recommended is None else tuple(map(resource_lists.of_recommendation, recommended))
 
 
 def read(manifest: object) -> Vpa:
@@ -170,19 +176,21 @@ def read(manifest: object) -> Vpa:
 def _target(value: object) -> TargetRef | None:
     if value is None:
         return None
-    found = json_fields.parts(value, "spec.targetRef")
-    return TargetRef(*(json_fields.text(found.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion")))
+    reference = json_fields.parts(value, "spec.targetRef")
+    return TargetRef(
+        *(json_fields.text(reference.get(name), f"spec.targetRef.{name}") for name in ("kind", "name", "apiVersion"))
+    )
 
 
 def _update(value: object) -> UpdatePolicyManifest | None:
     if value is None:
         return None
     path = "spec.updatePolicy"
-    found = json_fields.parts(value, path)
+    policy = json_fields.parts(value, path)
     return UpdatePolicyManifest(
-        json_fields.optional(found.get("updateMode"), f"{path}.updateMode"),
-        json_fields.whole(found.get("minReplicas"), f"{path}.minReplicas"),
-        json_fields.whole(found.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
+        json_fields.optional(policy.get("updateMode"), f"{path}.updateMode"),
+        json_fields.whole(policy.get("minReplicas"), f"{path}.minReplicas"),
+        json_fields.whole(policy.get("evictAfterOOMSeconds"), f"{path}.evictAfterOOMSeconds"),
     )
 
 
@@ -221,13 +229,13 @@ def _startup(value: object, path: str) -> StartupBoostManifest | None:
     if cpu is None:
         return StartupBoostManifest()
     path = f"{path}.cpu"
-    found = json_fields.parts(cpu, path)
+    boost = json_fields.parts(cpu, path)
     return StartupBoostManifest(
         CpuBoost(
-            json_fields.text(found.get("type"), f"{path}.type"),
-            json_fields.whole(found.get("factor"), f"{path}.factor"),
-            json_fields.amount(found.get("quantity")),
-            json_fields.whole(found.get("durationSeconds"), f"{path}.durationSeconds"),
+            json_fields.text(boost.get("type"), f"{path}.type"),
+            json_fields.whole(boost.get("factor"), f"{path}.factor"),
+            json_fields.amount(boost.get("quantity")),
+            json_fields.whole(boost.get("durationSeconds"), f"{path}.durationSeconds"),
         )
     )
 
@@ -243,7 +251,7 @@ def _advice(value: object) -> tuple[Advice, ...] | None:
 def _advised(value: Mapping[str, Any], path: str) -> Advice:
     fields = ("target", "lowerBound", "upperBound", "uncappedTarget")
     name = json_fields.text(value.get("containerName"), f"{path}.containerName")
-    return Advice(name, *(json_fields.amounts(value.get(each), f"{path}.{each}") for each in fields))
+    return Advice(name, *(json_fields.amounts(value.get(field), f"{path}.{field}") for field in fields))
 
 
 def _policy_of(entry: ContainerPolicy) -> ContainerPolicyManifest:
@@ -262,5 +270,6 @@ def _policy_of(entry: ContainerPolicy) -> ContainerPolicyManifest:
 def _startup_of(boost: StartupBoost | None) -> StartupBoostManifest | None:
     if boost is None:
         return None
+    # Nine decimals are the finest that a quantity can have.
     more = None if boost.quantity is None else exact_quantity.of_nano(round(boost.quantity * 1_000_000_000))
     return StartupBoostManifest(CpuBoost(boost.kind, boost.factor, more, boost.duration))

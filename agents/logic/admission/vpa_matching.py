@@ -51,10 +51,11 @@ def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:
     if isinstance(top, Unresolved):
         return Unresolved(f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}")
     candidates = lookup.vpas(pod.namespace, top.kind, top.name)
-    found = strongest(pod, candidates)
-    if found is not None and not found.patches:
-        return f"VPA '{found.name}' leaves new pods as they are"
-    return found or _nobody(top, candidates)
+    vpa = strongest(pod, candidates)
+    if vpa is None:
+        return _nobody(top, candidates)
+    # It governs although it does not patch: a younger VPA must not take its place.
+    return vpa if vpa.patches else f"VPA '{vpa.name}' leaves new pods as they are"
 
 
 def strongest(pod: AdmittedPod, candidates: Iterable[Vpa]) -> Vpa | None:
@@ -64,8 +65,7 @@ def strongest(pod: AdmittedPod, candidates: Iterable[Vpa]) -> Vpa | None:
 
 
 def _applies(vpa: Vpa) -> bool:
-    """True for every mode but Off, and for Off with a boost."""
-    return vpa.mode != UpdateMode.OFF or vpa.boosts
+    return vpa.mode != UpdateMode.OFF or vpa.boosts  # a boost is applied under Off, too, as upstream does
 
 
 def _selects(vpa: Vpa, pod: AdmittedPod) -> bool:

@@ -48,22 +48,23 @@ class _Allowed:
 def check(manifest: object, before: object, settings: AdmissionSettings) -> CheckedVpa:
     """Check a manifest; `before` is what it replaces, None for a new one."""
     try:
-        found = vpa_manifest.read(manifest)
+        vpa = vpa_manifest.read(manifest)
     except UnreadableError as error:
         return CheckedVpa(errors=(internal(str(error)),))
     allowed = _allowed(_readable(before), settings)
-    errors = tuple(islice(_spec(found, allowed), _MOST_SAID))
+    # An object of a thousand policies may have thousands of errors, and nobody reads more than the first ones.
+    errors = tuple(islice(_spec(vpa, allowed), _MOST_SAID))
     ops: tuple[Op, ...] = ()
-    if found.update is None and not errors:
+    if vpa.update is None and not errors:
         ops = ({"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": UpdateMode.RECREATE.value}},)
-    return CheckedVpa(ops, tuple(islice(_warnings(found, allowed), _MOST_SAID)), errors, found.name)
+    return CheckedVpa(ops, tuple(islice(_warnings(vpa, allowed), _MOST_SAID)), errors, vpa.name)
 
 
 def _readable(before: object) -> Vpa:
-    """What is replaced; an empty object where that cannot be read, for it must not keep anybody from mending it."""
+    """What is replaced; an empty object where that cannot be read."""
     try:
         return vpa_manifest.read(before)
-    except UnreadableError:
+    except UnreadableError:  # an object that was stored before there was this check must not keep anybody from mending it
         return vpa_manifest.read(None)
 
 
@@ -80,7 +81,7 @@ def _allowed(before: Vpa, settings: AdmissionSettings) -> _Allowed:
 
 
 def _tuned(policy: ContainerPolicyManifest) -> bool:
-    return any(each is not None for each in (policy.oom_ratio, policy.oom_minimum, policy.window_seconds, policy.windows))
+    return any(field is not None for field in (policy.oom_ratio, policy.oom_minimum, policy.window_seconds, policy.windows))
 
 
 def _warnings(vpa: Vpa, allowed: _Allowed) -> Iterator[str]:
@@ -144,8 +145,7 @@ def _policy(policy: ContainerPolicyManifest, path: str, allowed: _Allowed) -> It
 
 
 def _bounds(policy: ContainerPolicyManifest, path: str) -> Iterator[FieldError]:
-    """Resources in the order of their names, because upstream's order is random."""
-    for name in sorted(policy.least):
+    for name in sorted(policy.least):  # upstream goes through a map of Go, whose order is random
         yield from _resolution(policy.least, name, f"{path}.minAllowed[{name}]")
         most = policy.most.get(name)
         if most is not None and most.nano < policy.least[name].nano:

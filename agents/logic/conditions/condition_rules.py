@@ -41,52 +41,47 @@ class TargetKnowledge:
 def conditions(
     vpa: VpaChanged, target: TargetKnowledge, before: Sequence[DecidedCondition], at: datetime
 ) -> tuple[DecidedCondition, ...]:
-    """The conditions of a VPA in the order of their types. `before`: those that were decided last; `at`: now.
-
-    While it is unknown whether there are pods, the last conditions stay. A VPA whose target another one governs has no pods of
-    its own, and says that instead of claiming that none match.
-    """
-    now = at.replace(microsecond=0)
+    """The conditions of a VPA in the order of their types. `before`: those that were decided last; `at`: now."""
+    now = at.replace(microsecond=0)  # metav1.Time has whole seconds, and a condition that is read back must equal this one
     since = {condition.type: condition for condition in before}
     governed = _crowded(vpa) if target.crowded else _rivalled(vpa, target.rival)
     unsupported = vpa.unsupported or governed
     pods = 0 if unsupported else target.pods
+    # A VPA whose target another one governs says so, instead of claiming that no pods match.
     no_pods = _status(None if pods is None else pods == 0 and (not governed or bool(vpa.unsupported)))
+    # While it is unknown whether there are pods, the last condition stays.
     if pods is None and ConditionType.NO_PODS in since:
         no_pods = since[ConditionType.NO_PODS].status
     provided = _status(None if target.containers is None and not target.rival else bool(target.containers))
     missing = provided is not ConditionStatus.TRUE and no_pods is ConditionStatus.TRUE
     reasons = {True: (NO_PODS_REASON, NO_PODS_MESSAGE), False: ("", "")}
+    # Upstream has neither of these two conditions, so nothing is said of them before they are true for the first time.
     limited = _memory_limited(target.bound, now) if target.bound or ConditionType.MEMORY_LIMITED in since else ()
     blind = _facts_outdated(target.blind_since, now) if target.blind_since or ConditionType.FACTS_OUTDATED in since else ()
-    found = (
+    decided = (
         DecidedCondition(ConditionType.UNSUPPORTED, _status(bool(unsupported)), now, "", unsupported),
         DecidedCondition(ConditionType.NO_PODS, no_pods, now, *reasons[no_pods is ConditionStatus.TRUE]),
         DecidedCondition(ConditionType.PROVIDED, provided, now, *reasons[missing]),
         *limited,
         *blind,
     )
-    return tuple(_keep_time(condition, since.get(condition.type)) for condition in found)
+    return tuple(_keep_time(condition, since.get(condition.type)) for condition in decided)
 
 
 def shown(vpa: VpaChanged, recommended: Sequence[ContainerRecommendation]) -> tuple[ContainerRecommendation, ...]:
-    """The recommendation that a status shows, by container name, without containers that the VPA has switched off since.
-
-    When a VPA switches off all of its containers, the recommender decides nothing about them any more.
-    """
+    """The recommendation that a status shows, by container name, without containers that the VPA has switched off since."""
+    # When a VPA switches off all of its containers, the recommender decides nothing about them any more.
     modes = {entry.container: entry.mode for entry in vpa.containers}
-    found = [each for each in recommended if modes.get(each.container, modes.get("*")) is not ContainerMode.OFF]
-    return tuple(sorted(found, key=lambda each: each.container))
+    recommendations = [entry for entry in recommended if modes.get(entry.container, modes.get("*")) is not ContainerMode.OFF]
+    return tuple(sorted(recommendations, key=lambda entry: entry.container))
 
 
 def _memory_limited(bound: MemoryBound | None, now: datetime) -> tuple[DecidedCondition]:
-    """Upstream has no such condition, so nothing is said of it before there is a first loop."""
     texts = ("", "") if bound is None else (bound.reason, bound.clause)
     return (DecidedCondition(ConditionType.MEMORY_LIMITED, _status(bound is not None), now, *texts),)
 
 
 def _facts_outdated(seen: int | None, now: datetime) -> tuple[DecidedCondition]:
-    """Upstream has no such condition, so nothing is said of it before it is true for the first time."""
     reason, message = "", ""
     if seen is not None:
         reason = "NoSource"

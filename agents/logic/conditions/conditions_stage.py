@@ -99,6 +99,7 @@ class VpaConditions(PartedState):
         self.scatter(turn)
         self._ingest_policies(turn)
         for recorded in turn.of("cluster-changes"):
+            # `cluster-changes` is written to every partition, so most of its records are about clusters of others.
             if isinstance(recorded.event, SourceReported) and self._owns(recorded.event.cluster):
                 self.targets.ingest_source(recorded.event, turn.number)
         self.targets.note_silence(turn.number)
@@ -133,6 +134,7 @@ class VpaConditions(PartedState):
         for recorded in turn.of("rules"):
             self.limited.ingest_policy(recorded)
         self._settings = self._rules.settings
+        # Another name serves other objects, and another heartbeat withdraws at another time, so every VPA is looked at again.
         if (self._settings.recommender, self._settings.heartbeat) != before:
             self._touched.update(self.vpas)
             self._targeted = None
@@ -155,6 +157,7 @@ class VpaConditions(PartedState):
         """Take in recommendations, which are only built if they are kept."""
         number, heartbeat = records.batch.turn, self._settings.heartbeat
         kept = self.targets.hear_all(records.subjects, number, targeted=self._by_target, heartbeat=heartbeat)
+        # A record of a batch is decoded when it is asked for, and most are not.
         for position in kept:
             event = records[position].event
             if isinstance(event, RequestsRecommended):
@@ -172,6 +175,7 @@ class VpaConditions(PartedState):
         self._touched.add(key)
         for target in {record.event.target for record in (old, new) if record is not None}:
             self._touched_targets.add(target)
+            # One VPA more pushes the last of those that are looked at out of the bound, and has to be told to it.
             pushed_out = targeted.at(target, MOST_ON_ONE_TARGET)
             self._touched.update(() if pushed_out is None else (pushed_out,))
 
@@ -179,6 +183,7 @@ class VpaConditions(PartedState):
         """The keys of VPA objects to look at, in order. The known state of these workloads and clusters may have changed."""
         touched, self._touched = self._touched, set()
         for workload in workloads:
+            # All of them and not only the one that governs, for each says how things stand with its target.
             touched.update(self._by_target.of(workload, MOST_ON_ONE_TARGET))
         if clusters:
             touched |= {key for key, vpa in self.vpas.items() if vpa.event.target and vpa.event.cluster in clusters}
@@ -187,6 +192,7 @@ class VpaConditions(PartedState):
     def _decide(self, turn: Turn, key: str) -> Iterator[Decided]:
         """The decision about one VPA object, if there is anything new to say."""
         record, before = self.vpas.get(key), self.decided.get(key)
+        # Gone, or another recommender's now: what we said of it no longer holds.
         if record is None or not record.event.served_by(self._settings.recommender):
             if before is not None:
                 self.decided.remove(key)
@@ -197,9 +203,10 @@ class VpaConditions(PartedState):
         vpa = record.event
         target, requests = self._knowledge(vpa, turn.at)
         containers = None if target.containers is None else condition_rules.shown(vpa, target.containers)
-        known = before.conditions if before is not None and before.uid == vpa.uid else ()
-        found = condition_rules.conditions(vpa, replace(target, containers=containers), known, turn.at)
-        last = LastConditions(vpa.uid, vpa.generation, found, containers)
+        former = before.conditions if before is not None and before.uid == vpa.uid else ()
+        conditions = condition_rules.conditions(vpa, replace(target, containers=containers), former, turn.at)
+        last = LastConditions(vpa.uid, vpa.generation, conditions, containers)
+        # A status that says the same again would be a write to the API server for nothing.
         if last == before:
             return
         self.decided.upsert(key, last)
@@ -211,7 +218,7 @@ class VpaConditions(PartedState):
             name=vpa.name,
             uid=vpa.uid,
             generation=vpa.generation,
-            conditions=found,
+            conditions=conditions,
             containers=containers,
             because=_because(vpa, target),
             recommendation=requests.id if requests is not None and containers else "",
@@ -220,12 +227,12 @@ class VpaConditions(PartedState):
 
     def _limit(self, turn: Turn, change: LimitChange) -> Decided:
         """What is said of a workload without a VPA."""
-        held, limited, key = change.policy, change.limited, change.workload
+        governing, limited, key = change.policy, change.limited, change.workload
         since, texts = (turn.at, ("", "")) if limited is None else (limited.since, (limited.bound.reason, limited.bound.clause))
-        because: dict[str, object] = {"policy": governing_policies.body(held)}
+        because: dict[str, object] = {"policy": governing_policies.body(governing)}
         about = (Workload.parse(key), since, *texts, because)
         event = MemoryLimitFound(self._id(turn, key, "memory-limit"), turn.at, *about, over=limited is None)
-        return Decided("vpa-conditions", key, event, () if held is None else (held.place,))
+        return Decided("vpa-conditions", key, event, () if governing is None else (governing.place,))
 
     def _id(self, turn: Turn, key: str, kind: str = "conditions") -> str:
         return str(DecisionId(NAME, self.partition, turn.number, kind, key))

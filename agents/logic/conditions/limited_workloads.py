@@ -60,6 +60,7 @@ class LimitedWorkloads:
         """Take in a policy of ours; of any other record there is nothing to know."""
         if isinstance(recorded.event, VerticalPolicyChanged | VerticalPolicyRemoved):
             self._policies.take(recorded)
+            # A policy may name any number of workloads, so all that are killed in a loop are looked at again.
             self._all = True
 
     def changes(
@@ -67,25 +68,26 @@ class LimitedWorkloads:
     ) -> list[LimitChange]:
         """What is new of these workloads and of those of these clusters, in order; after a change of a policy, of all.
 
-        Those that a VPA targets are left to it. `heartbeat`: the recommender's, in seconds; `at`: now.
+        `heartbeat`: the recommender's, in seconds; `at`: now.
         """
         everything, self._all = self._all, False
         looping = {*self._targets.killed(), *self._said}
         touched = {key for key in looping if everything or key in workloads or cluster_of(key) in clusters}
-        found = (self._change(key, governed=key in targeted, heartbeat=heartbeat, at=at) for key in sorted(touched))
-        return [change for change in found if change is not None]
+        changes = (self._change(key, governed=key in targeted, heartbeat=heartbeat, at=at) for key in sorted(touched))
+        return [change for change in changes if change is not None]
 
     def _change(self, workload: str, *, governed: bool, heartbeat: Seconds, at: datetime) -> LimitChange | None:
-        held = None if governed else self._policies.of(workload)
+        # What a VPA targets is left to its status.
+        governing = None if governed else self._policies.of(workload)
         bound = None
-        if held is not None:
+        if governing is not None:
             recommended = self._targets.containers(workload, heartbeat) or ()
-            bound = unanswered_kills.condition_of(held.policy, self._targets.kills(workload), recommended, at)
+            bound = unanswered_kills.condition_of(governing.policy, self._targets.kills(workload), recommended, at)
         before = self._said.get(workload)
         if bound is None:
-            return None if self._said.remove(workload) is None else LimitChange(workload, None, held)
+            return None if self._said.remove(workload) is None else LimitChange(workload, None, governing)
         if before is not None and before.bound == bound:
             return None
         limited = LimitedWorkload(at.replace(microsecond=0) if before is None else before.since, bound)
         self._said.upsert(workload, limited)
-        return LimitChange(workload, limited, held)
+        return LimitChange(workload, limited, governing)

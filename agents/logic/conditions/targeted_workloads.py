@@ -1,9 +1,7 @@
 """The known state of workloads that VPAs target: their pods and recommendations.
 
 A recommender decides each recommendation again with every heartbeat, so one that it has stopped deciding is withdrawn. Until two
-whole heartbeats have been read, absence means unknown, not withdrawn. The newest turn of a recommender does not count yet,
-because its decisions may arrive in two turns of ours. That a workload has no pods is only known while a source reports pods; if
-no source ever reports, facts about pods are taken as they are.
+whole heartbeats have been read, absence means unknown, not withdrawn.
 """
 
 from collections import Counter
@@ -53,6 +51,7 @@ class DecidingTurns:
             return self
         heard = replace(self, first=min(self.first, turn))
         if turn > self.newest:
+            # The newest turn does not count yet, because its decisions may arrive in two turns of ours.
             return replace(heard, whole=self.newest, newest=turn)
         return replace(heard, whole=turn) if self.whole < turn < self.newest else heard
 
@@ -109,20 +108,23 @@ class TargetIndex:
         return changed, clusters
 
     def ingest_pod(self, event: PodChanged | PodDeleted) -> None:
-        """Take in a fact about a pod. A pending pod does not count yet, unless an init container of it has been killed."""
+        """Take in a fact about a pod."""
         uid = event.pod.uid
         old = self.pods.get(uid)
         before = "" if old is None else old.workload
-        known = () if old is None else old.kills
-        kills = unanswered_kills.seen_in(event, known) if isinstance(event, PodChanged) else ()
+        former = () if old is None else old.kills
+        kills = unanswered_kills.seen_in(event, former) if isinstance(event, PodChanged) else ()
+        # A pending pod does not match yet, as upstream has it, unless an init container of it has been killed: it may pend for
+        # ever.
         there = isinstance(event, PodChanged) and (event.phase is not PodPhase.PENDING or bool(kills))
         after = event.workload.key if there else ""
-        if before == after and kills == known:
+        if before == after and kills == former:
             return
         if before != after:
             self._count(before, -1)
             self._count(after, 1)
-        if kills != known:
+        if kills != former:
+            # A pod keeps its uid when another controller adopts it, so kills may have to leave one workload for another.
             self._note_kills(uid, before or after, after if kills else "")
         if after:
             self.pods.upsert(uid, PodOfWorkload(after, kills))
@@ -133,8 +135,8 @@ class TargetIndex:
         """Take in whether a source sees pods."""
         before = self._vouched(event.cluster)
         key, sees = f"{event.cluster}/{event.source}", _PODS in event.sees
-        known = self.sources.get(key) or PodVisibility(sees)
-        report = replace(known, pods=sees, seen=turn if sees else known.seen)
+        former = self.sources.get(key) or PodVisibility(sees)
+        report = replace(former, pods=sees, seen=turn if sees else former.seen)
         if report != self.sources.get(key):
             self.sources.upsert(key, report)
         if self._vouched(event.cluster) != before:
@@ -156,24 +158,17 @@ class TargetIndex:
         return max(source.seen for source in seen if source.seen is not None)
 
     def hear(self, workload: str, turn: int, *, targeted: Container[str], heartbeat: Seconds) -> bool:
-        """Note that a recommender decided about a workload; returns whether the decision has to be ingested.
-
-        One about a workload that no VPA targets, and of which nothing was killed, only shows that the recommender is running.
-        Nothing is lost by that, because it decides again, within its interval, for a workload that gets a VPA, and at once after
-        a kill. A recommendation is kept until the next heartbeat after its last VPA went, because an object may be recreated.
-        """
+        """Note that a recommender decided about a workload; returns whether the decision has to be ingested."""
         self._hear(cluster_of(workload), self._partition_of(workload), turn, heartbeat, targeted)
         return self._keeps(workload, targeted)
 
     def hear_all(self, workloads: Sequence[str], turn: int, *, targeted: Container[str], heartbeat: Seconds) -> list[int]:
-        """Note that recommenders decided about workloads in one turn; returns which of the decisions have to be ingested.
-
-        Repeated decisions of one recommender in one turn add nothing.
-        """
+        """Note that recommenders decided about workloads in one turn; returns which of the decisions have to be ingested."""
         heard: set[int] = set()
         kept = []
         for place, workload in enumerate(workloads):
             partition = self._partition_of(workload)
+            # Repeated decisions of one recommender in one turn add nothing.
             if partition not in heard:
                 heard.add(partition)
                 self._hear(cluster_of(workload), partition, turn, heartbeat, targeted)
@@ -182,12 +177,15 @@ class TargetIndex:
         return kept
 
     def _keeps(self, workload: str, targeted: Container[str]) -> bool:
+        # Any other decision only shows that the recommender is running. Nothing is lost: it decides again, within its interval,
+        # for a workload that gets a VPA, and at once after a kill.
         return workload in self.requests or workload in targeted or workload in self._killed_pods
 
     def ingest_requests(self, event: RequestsRecommended, turn: int, place: Place) -> None:
         """Take in a recommendation that was decided in this turn, if it is the newest."""
         workload = event.workload.key
         before = self.requests.get(workload)
+        # Of two of one turn the first counts, because a repeat after a crash has the same bytes and a later place.
         if before is None or (turn, -place.offset) > (before.turn, -before.place.offset):
             self.requests.upsert(workload, DecidedRequests(turn, place, event.id, event.containers, event.pods))
             self._changed.add(workload)
@@ -201,17 +199,17 @@ class TargetIndex:
 
     def containers(self, workload: str, heartbeat: Seconds) -> Sequence[ContainerRecommendation] | None:
         """The recommendation for a workload: empty for none, None while it is unknown."""
-        found = self.live_requests(workload, heartbeat)
-        if found is not None:
-            return found.containers
+        recommendation = self.live_requests(workload, heartbeat)
+        if recommendation is not None:
+            return recommendation.containers
         heard = self.heard.get(str(self._partition_of(workload)))
         return () if heard is not None and self._silent(workload, heard.first, heartbeat) else None
 
     def count(self, workload: str, heartbeat: Seconds) -> int | None:
         """How many pods a workload has; None while it is unknown."""
-        found = self.live_requests(workload, heartbeat)
-        if found is not None and found.pods is not None:
-            return found.pods
+        recommendation = self.live_requests(workload, heartbeat)
+        if recommendation is not None and recommendation.pods is not None:
+            return recommendation.pods
         return self._pod_counts[workload] or (0 if self._vouched(cluster_of(workload)) else None)
 
     @property
@@ -262,17 +260,18 @@ class TargetIndex:
     def _vouched(self, cluster: str) -> bool:
         """Whether a pod that no source has reported does not exist."""
         visible = [source.pods for key, source in self.sources.items() if cluster_of(key) == cluster]
+        # If no source ever reports, as in a trace, facts about pods are taken as they are.
         return not visible or any(visible)
 
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
         """A recommender decided something. With each of its heartbeats some workloads may have become silent."""
         key = str(partition)
-        known = self.heard.get(key)
-        before = known or DecidingTurns(turn, turn)
+        former = self.heard.get(key)
+        before = former or DecidingTurns(turn, turn)
         heard = before.hear(turn)
-        if heard is known:
+        if heard is former:
             return
-        if heard != known:
+        if heard != former:
             self.heard.upsert(key, heard)
         if heard.first < before.first or _beat(heard.whole, heartbeat) > _beat(before.whole, heartbeat):
             self._all_of.add(cluster)
@@ -281,8 +280,9 @@ class TargetIndex:
 
     def _over(self, partition: int, heartbeat: Seconds, targeted: Container[str]) -> Iterator[str]:
         """The workloads of a partition whose recommendation is withdrawn, or of which no status is asked for."""
-        mine = ((key, found.turn) for key, found in self.requests.items() if self._partition_of(key) == partition)
+        mine = ((key, requests.turn) for key, requests in self.requests.items() if self._partition_of(key) == partition)
         for workload, turn in mine:
+            # Kept until this heartbeat although its last VPA went, because an object may be recreated.
             wanted = workload in targeted or workload in self._killed_pods
             if not wanted or self._silent(workload, turn, heartbeat):
                 yield workload

@@ -57,9 +57,9 @@ class UnansweredKills:
 
 def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
     """The kills of a pod's containers. `before`: those that were known of it."""
-    known = {kills.container: kills for kills in before}
+    former = {kills.container: kills for kills in before}
     return tuple(
-        replace(_kills(pod, seen, seen.last_run.ended, known.get(seen.name)), init=seen in pod.init_containers)
+        replace(_kills(pod, seen, seen.last_run.ended, former.get(seen.name)), init=seen in pod.init_containers)
         for seen in (*pod.containers, *pod.init_containers)
         if seen.last_run is not None and seen.last_run.killed_for_memory
     )
@@ -70,6 +70,7 @@ def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: Unansw
     if before is not None and (before.request, before.limit) != (seen.requests.memory, seen.limits.memory):
         first = None  # which amounts the last run had, nobody says
     elif before is not None:
+        # The same run is reported with every change of the pod; only another end is another kill.
         first = before.first or (ended if ended != before.last else None)
     return UnansweredKills(seen.name, seen.requests.memory, seen.limits.memory, first, ended, resize=pod.resize)
 
@@ -78,10 +79,10 @@ def condition_of(
     policy: GoverningPolicy, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
 ) -> MemoryBound | None:
     """What a status says of the first container, by name, that is killed in a loop; None where none is."""
-    loop = min((kill for kill in kills if kill.goes_on(at)), key=lambda each: each.container, default=None)
+    loop = min((kill for kill in kills if kill.goes_on(at)), key=lambda kill: kill.container, default=None)
     if loop is None:
         return None
-    bound = _bound(policy, loop, next((each for each in recommended if each.container == loop.container), None))
+    bound = _bound(policy, loop, next((entry for entry in recommended if entry.container == loop.container), None))
     return MemoryBound(
         bound.reason, f"Container '{loop.container}' is OOM-killed again and again and gets no more memory: {bound.clause}"
     )
@@ -89,6 +90,7 @@ def condition_of(
 
 def _bound(governing: GoverningPolicy, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
     policy = container_policy(governing.containers, loop.container)
+    # No recommendation is made for init containers, by upstream as by us, so none of the rest can be the cause.
     if loop.init:
         return OF_INIT_CONTAINERS
     if governing.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
@@ -101,10 +103,11 @@ def _bound(governing: GoverningPolicy, loop: UnansweredKills, advised: Container
 
 
 def _short(loop: UnansweredKills, advised: ContainerRecommendation | None, policy: ContainerPolicy) -> bool:
-    """Whether its request could be raised to what is recommended. A limit that stays bounds requests, too."""
+    """Whether its request could be raised to what is recommended."""
     wanted = None if advised is None else advised.target.memory
     if wanted is None or policy.mode is ContainerMode.OFF:
         return False
     if policy.controlled_values is ControlledValues.REQUESTS_ONLY and loop.limit is not None:
+        # A limit that stays bounds requests, too.
         wanted = min(wanted, loop.limit)
     return loop.request is None or wanted > loop.request

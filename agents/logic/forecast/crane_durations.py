@@ -22,6 +22,7 @@ _MOST_CHARACTERS = 128
 def duration(text: str) -> float:
     """Seconds; Go's syntax (`1h30m`, `1.5h`) or whole days (`7d`), never both."""
     _short(text)
+    # Crane looks for whole days first and hands everything else to Go, so `1d12h` is no duration.
     if days := _DAYS.fullmatch(text):
         return _bounded(text, float(days[1]) * _DAY)
     if text in ("0", "+0", "-0"):
@@ -51,6 +52,7 @@ def number(text: str) -> float:
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
         try:
+            # Python takes no underscores in hexadecimal numbers.
             return float.fromhex(text.replace("_", ""))
         except OverflowError as error:
             raise ValueError(f"'{text}' is larger than any number that Go can hold") from error

@@ -65,9 +65,9 @@ class FittedForecast:
 def read(block: Mapping[str, object] | None) -> DspSettings:
     """The settings of an API object's `dsp` block; `ValueError` names what is wrong with it.
 
-    Upstream silently falls back to its defaults instead, and accepts steps that later crash its process.
     Source: `pkg/prediction/dsp/config.go` of Crane.
     """
+    # Upstream silently falls back to its defaults instead, and accepts steps that later crash its process.
     if block is None:
         return DspSettings()
     step = _option("sampleInterval", block.get("sampleInterval", ""))
@@ -94,8 +94,7 @@ def _estimators(block: object) -> tuple[Estimator, ...]:
 
 
 def _fourier(entry: Mapping[str, object]) -> FourierEstimator:
-    """A missing option or 0 means the default, as upstream has it."""
-    defaults = FourierEstimator()
+    defaults = FourierEstimator()  # a missing option or 0 means the default, as upstream has it
     return FourierEstimator(
         margin=_fraction(entry, "marginFraction"),
         fewest=_count(entry, "minNumOfSpectrumItems") or defaults.fewest,
@@ -137,9 +136,10 @@ def fit(times: Times, values: Floats, settings: DspSettings) -> FittedForecast |
 
 
 def found_period(even: LoadSeries) -> int | None:
-    """The strongest period in whole seconds, rounded down as upstream does (samples over a rate); None if there is none."""
-    found = period_detection.find(period_detection.searched(even.values, step=even.step), step=even.step)
-    return None if found is None else int(found.samples / (1.0 / even.step))
+    """The strongest period in whole seconds; None if there is none."""
+    detected = period_detection.find(period_detection.searched(even.values, step=even.step), step=even.step)
+    # Samples over a rate, rounded down: upstream's order of operations, which may lose a second to rounding.
+    return None if detected is None else int(detected.samples / (1.0 / even.step))
 
 
 def accepted_period(even: LoadSeries) -> int | NoForecast:
@@ -152,12 +152,12 @@ def accepted_period(even: LoadSeries) -> int | NoForecast:
         )
     if period_detection.constant(part):
         return NoForecast(NoForecastReason.CONSTANT, f"all {len(part)} samples are {part[0]:g}; there is no period to find")
-    found = found_period(even)
-    if found is None:
+    period = found_period(even)
+    if period is None:
         return NoForecast(NoForecastReason.NO_PERIOD, f"{hours:.1f} hours of history show no period")
-    if found not in (DAY, WEEK):
-        return NoForecast(NoForecastReason.OTHER_PERIOD, f"the history repeats each {found} s; only a day or a week is forecast")
-    return found
+    if period not in (DAY, WEEK):
+        return NoForecast(NoForecastReason.OTHER_PERIOD, f"the history repeats each {period} s; only a day or a week is forecast")
+    return period
 
 
 def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> FittedForecast | NoForecast:
@@ -166,8 +166,10 @@ def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> 
     count = len(even.values) // samples
     if count < 2:  # noqa: PLR2004  # one to learn from, one to compare with
         return NoForecast(NoForecastReason.SHORT_HISTORY, f"{len(even.values)} samples are less than two periods of {samples}")
+    # Whole periods only, and the newest: an estimator lays them on top of one another.
     values = even.values[len(even.values) - count * samples :]
     trials = compare(candidates, values, samples, step=even.step)
+    # An estimator whose error is no number must not win, as it may upstream.
     finite = [trial.error if math.isfinite(trial.error) else math.inf for trial in trials]
     chosen = min(range(len(trials)), key=finite.__getitem__)
     if not math.isfinite(finite[chosen]):

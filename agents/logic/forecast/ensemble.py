@@ -2,11 +2,7 @@
 
 From origins spread over the last week, each candidate forecasts values that we have seen since. The best few are averaged if
 their mean beats the best one. Their errors show how accurate the forecast will be, and how much to add so that the load stays
-below it for the wanted share of the time.
-
-A series counts as periodic only if profiles beat the candidates without a period by a margin: there are many more profiles, so
-the best of them looks better than it is. A series on which nothing beats the last value gets no forecast, because scaling on
-live metrics does as well there. The exception is a last value that is a spike and so tells nothing about the hours to come.
+below it for the wanted share of the time. A series on which nothing beats the last value gets no forecast.
 """
 
 from collections.abc import Sequence
@@ -99,17 +95,15 @@ class _Trials:
 
     def share_off(self, forecast: Floats) -> float:
         """One forecast's absolute error over the load, or over the number of values if there was no load."""
-        off, load = (float(np.abs(each[self.seen]).sum()) for each in (forecast - self.actual, self.actual))
+        off, load = (float(np.abs(part[self.seen]).sum()) for part in (forecast - self.actual, self.actual))
         return off / (load or float(self.seen.sum()))
 
-    def is_mostly_closer(self, one: Floats, other: Floats) -> bool:
-        """Whether one forecast was closer than another at more origins than it was further off, where the difference matters.
-
-        A forecast that wins by one great hour and is off at hundreds of others repeats no period. Only differences of at least a
-        tenth of the greatest one count, so that quiet hours do not speak against a job that runs each night.
-        """
-        off, others = (np.einsum("ol,ol->o", np.abs(each - self.actual), self.seen) for each in (one, other))
+    def is_mostly_closer(self, closer: Floats, further: Floats) -> bool:
+        """Whether one forecast was closer than another at more origins than it was further off, where the difference matters."""
+        # A forecast that wins by one great hour and is off at hundreds of others repeats no period.
+        off, others = (np.einsum("ol,ol->o", np.abs(forecast - self.actual), self.seen) for forecast in (closer, further))
         gain = others - off
+        # Otherwise the quiet hours, all of them nearly right, would speak against a job that runs each night.
         gain[np.abs(gain) < _MATERIAL * np.abs(gain).max(initial=0.0)] = 0.0
         return bool((gain > 0.0).sum() > (gain < 0.0).sum())
 
@@ -119,10 +113,10 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleFor
     if settings.step < 1 or DAY % settings.step or settings.horizon < settings.step:
         text = f"steps of {settings.step} s to a horizon of {settings.horizon} s; a day must hold whole steps, the horizon one"
         return NoForecast(NoForecastReason.BAD_SETTINGS, text)
-    found = binned(times, values, step=settings.step)
-    if isinstance(found, NoForecast):
-        return found
-    series, seen = found
+    bins = binned(times, values, step=settings.step)
+    if isinstance(bins, NoForecast):
+        return bins
+    series, seen = bins
     origins = _origins(len(series.values), settings)
     if len(origins) < _FEWEST:
         days = len(series.values) * settings.step / DAY
@@ -158,18 +152,19 @@ def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
     """Where past forecasts begin, newest first: each has a horizon of known values after it, and two days or one before it."""
     newest, recent = length - settings.horizon // settings.step, max(1, settings.recent // settings.step)
     places = newest - np.arange(settings.origins) * max(1, settings.spacing // settings.step)
-    known = (places - recent) * settings.step
-    two = places[known >= 2 * DAY]
-    return (two if len(two) >= _ENOUGH else places[known >= DAY]).astype(np.int64)
+    before = (places - recent) * settings.step
+    two_days = places[before >= 2 * DAY]
+    # A profile of one day only is a poor forecast, so origins with two come first, if they are enough to compare by.
+    return (two_days if len(two_days) >= _ENOUGH else places[before >= DAY]).astype(np.int64)
 
 
 def _other_period(series: LoadSeries, known: int) -> int | None:
     """A period in bins other than a day or a week, if the history before all origins shows it twice."""
     history = series.values[:known]
-    found = period_detection.find(history, step=series.step)
-    if found is None or found.samples * series.step in (DAY, WEEK):
+    detected = period_detection.find(history, step=series.step)
+    if detected is None or detected.samples * series.step in (DAY, WEEK):
         return None
-    samples = period_detection.refined(history, found.samples)
+    samples = period_detection.refined(history, detected.samples)
     return samples if 2 * samples <= known and samples * series.step not in (DAY, WEEK) else None
 
 
@@ -178,17 +173,15 @@ def _tried(
 ) -> _Trials | None:
     ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
-    actual, known = series.values[places], seen[places]
-    if (known.mean(axis=1) >= _SEEN).sum() < _FEWEST:
+    actual, seen_ahead = series.values[places], seen[places]
+    if (seen_ahead.mean(axis=1) >= _SEEN).sum() < _FEWEST:
         return None
-    return _Trials(ahead, _candidates(series, ahead, other), actual, known, _weights(actual, known))
+    return _Trials(ahead, _candidates(series, ahead, other), actual, seen_ahead, _weights(actual, seen_ahead))
 
 
 def _weights(actual: Floats, seen: Flags) -> Floats:
-    """What a unit of error weighs at each origin: one over the sum of the mean load there and that of all origins.
-
-    Otherwise a few hours of a great load would decide alone what is forecast for all the quiet ones.
-    """
+    """What a unit of error weighs at each origin: one over the sum of the mean load there and that of all origins."""
+    # Otherwise a few hours of a great load would decide alone what is forecast for all the quiet ones.
     loads = np.einsum("ol,ol->o", np.abs(actual), seen) / np.maximum(seen.sum(axis=1), 1)
     return np.asarray(1.0 / (loads + (float(loads.mean()) or 1.0)))
 
@@ -197,12 +190,13 @@ def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) ->
     """All candidates' forecasts, the last value's at the end. If the series is never below 0, forecasts below 0 become 0."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
     shapes = seasonal_profiles.shapes(series, ahead, other)
-    found = seasonal_profiles.levelled(shapes, series.values, ahead, half_lives)
+    levelled = seasonal_profiles.levelled(shapes, series.values, ahead, half_lives)
     plain = seasonal_profiles.plain(series, ahead, half_lives)
-    values = np.concatenate([found.values, plain.values])
+    values = np.concatenate([levelled.values, plain.values])
+    # A load that was never negative is a count or a rate, and moving a profile to a lower level may lead below zero.
     if (series.values >= 0.0).all():
         np.maximum(values, 0.0, out=values)
-    return ProfileStack((*found.names, *plain.names), (*found.periods, *plain.periods), values)
+    return ProfileStack((*levelled.names, *plain.names), (*levelled.periods, *plain.periods), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +211,12 @@ class _Choice:
 def _unseen(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) -> Floats:
     """What each origin would have been forecast by the best candidates of all other origins: origins x horizon.
 
-    Trials of candidates that were chosen by these same trials look better than the next forecast will be. `errors`: of all
-    candidates at each origin.
+    `errors`: of all candidates at each origin.
     """
+    # Trials of candidates that were chosen by these same trials look better than the next forecast will be.
     values, off = trials.candidates.values[among], errors[among]
     others = off.sum(axis=1, keepdims=True) - off
+    # A stable sort: candidates of equal error keep their order, so that the same log gives the same forecast.
     best = np.argsort(others, axis=0, kind="stable")[:most]
     past = np.empty_like(trials.actual)
     for origin, members in enumerate(best.T):
@@ -252,19 +247,24 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     among = usable[periods[usable] == 0]
     choice = _best(trials, errors, among, settings.members)
     periodic = _best(trials, errors, usable, settings.members)
+    # Sixty profiles compete with seven forecasts without a period, so the best profile looks better than it is.
     if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error and trials.is_mostly_closer(periodic.past, choice.past):
         choice, among = periodic, usable
     last_value = trials.candidates.values[-1]
     accuracy = ForecastAccuracy(trials.share_off(choice.past), trials.share_off(last_value), len(trials.actual))
+    # A last value that is a spike tells nothing about the hours to come, so it is not the one to beat.
     gain = -settings.gain if spike else settings.gain
+    # Where nothing beats the last value, scaling on live metrics does as well. Written so that NaN fails, too.
     if not accuracy.error <= (1.0 - gain) * accuracy.last_value:
         tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"
         return NoForecast(NoForecastReason.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
     now = _ahead(np.array([len(series.values)]), settings)
     names = tuple(trials.candidates.names[member] for member in choice.members)
     ahead = _candidates(series, now, other)
+    # By name, because the present may have more profiles than the past origins had.
     values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
     past = _unseen(trials, by_origin, among, settings.members)
+    # Few trials have not seen the worst, so they are asked for more than the wanted coverage.
     level = settings.coverage + (1.0 - settings.coverage) * min(1.0, _FEW_TRIALS / len(past))
     scale, share = _margin(trials, past, _scales(past, series, trials.ahead), level)
     start = series.start + len(series.values) * series.step
@@ -297,10 +297,10 @@ def _margin(trials: _Trials, past: Floats, scales: Sequence[Floats], coverage: f
 
     The share is never below 0. The cost is how far the forecast lies above the load.
     """
-    short, found = (trials.actual - past)[trials.seen], []
+    short, costs = (trials.actual - past)[trials.seen], []
     for number, scale in enumerate(scales):
-        known = scale[trials.seen]
-        share = max(0.0, float(np.quantile(short / known, coverage)))
-        found.append((float(np.maximum(share * known - short, 0.0).mean()), number, share))
-    _, number, share = min(found)
+        sizes = scale[trials.seen]
+        share = max(0.0, float(np.quantile(short / sizes, coverage)))
+        costs.append((float(np.maximum(share * sizes - short, 0.0).mean()), number, share))
+    _, number, share = min(costs)
     return number, share

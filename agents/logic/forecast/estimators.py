@@ -66,15 +66,16 @@ class PeriodicEstimates:
 
     def __init__(self, values: Floats, period: int, step: int) -> None:
         self._values, self._period, self._step = values, period, step
-        self._found: dict[Estimator, Floats] = {}
+        self._estimates: dict[Estimator, Floats] = {}
         self._spectrum: Spectrum | None = None
 
     def of(self, estimator: Estimator) -> Floats:
         """One period of estimates. All callers share the array: do not change it."""
+        # Upstream's defaults are two shapes with four margins each, so six of eight transforms are saved.
         plain = replace(estimator, margin=0.0)
-        if plain not in self._found:
-            self._found[plain] = self._smooth(plain) if isinstance(plain, FourierEstimator) else self._highest()
-        return self._found[plain]
+        if plain not in self._estimates:
+            self._estimates[plain] = self._smooth(plain) if isinstance(plain, FourierEstimator) else self._highest()
+        return self._estimates[plain]
 
     def _highest(self) -> Floats:
         return np.asarray(self._values.reshape(-1, self._period).max(axis=0))
@@ -95,6 +96,7 @@ def _kept(estimator: FourierEstimator, components: Spectrum, count: int, step: i
     slowest = _slow(estimator.high, count, step)
     kept = np.zeros(len(components))
     kept[:slowest] = 1.0 if estimator.folded else 0.5
+    # Upstream goes through all `count` frequencies, so the mirror images of the fast ones count as slow near the end.
     if not estimator.folded and slowest >= count - len(components):
         kept[count - slowest - 1 :] += 0.5
     return np.where(strong, 1.0, kept)
@@ -104,6 +106,7 @@ def _slow(high: float, count: int, step: int) -> int:
     """How many of the `count` components, the constant one excepted, are no faster than `high` (hertz)."""
     frequency = 1.0 / step
     slow = max(0, min(count - 1, int(high * step * count) + 2))
+    # The estimate may be off by rounding, so it is walked back by upstream's own comparison.
     while slow and not slow * frequency / count <= high:
         slow -= 1
     return slow

@@ -55,10 +55,8 @@ class Forecast:
         return self.start + (len(self.profile) * self.repeats - 1) * self.step
 
     def window(self, first: float, last: float) -> tuple[int, tuple[float, ...]]:
-        """The time of the first value in `first` <= time <= `last`, and all values in that window.
-
-        Source: `pkg/prediction/dsp/prediction.go` of Crane, which keeps the whole horizon; we keep only one period.
-        """
+        """The time of the first value in `first` <= time <= `last`, and all values in that window."""
+        # Only one period is kept, where Crane keeps the whole horizon (pkg/prediction/dsp/prediction.go).
         profile, length = self.profile, len(self.profile)
         begin = max(0, math.ceil((first - self.start) / self.step))
         count = min(length * self.repeats, math.floor((last - self.start) / self.step) + 1) - begin

@@ -50,6 +50,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
     if not len(values):
         return NoForecast(NoForecastReason.NO_SAMPLES, "there is no sample")
     steps = np.diff(times)
+    # The usual case, in which nothing has to be filled.
     if (steps == step).all():
         return LoadSeries(int(times[0]), step, values.astype(np.float64)).newest(_whole(len(values), unit // step))
     gaps = steps > LONGEST_GAP
@@ -94,8 +95,8 @@ def without_outliers(values: Floats) -> Floats:
     lowest, highest = ordered[: low[1]].max(initial=-np.inf), ordered[high[1] :].min()
     least = (lowest + ordered[low[1]]) / 2 if low[0] < low[1] else ordered[low[1]]
     outside = (values > (ordered[high[0]] + highest) / 2) | (values < least)
-    kept = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))  # the first stays: nothing lies before it
-    return values[kept]
+    places = np.maximum.accumulate(np.where(outside, 0, np.arange(len(values))))  # the first stays: nothing lies before it
+    return values[places]
 
 
 def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
@@ -132,13 +133,14 @@ def binned(times: Times, values: Floats, *, step: int) -> tuple[LoadSeries, NDAr
 def _filled(means: Floats, seen: NDArray[np.bool_], step: int) -> Floats:
     if seen.all():
         return means
-    known = np.flatnonzero(seen)
+    sampled = np.flatnonzero(seen)
     index = np.arange(len(means))
-    filled = np.interp(index, known, means[known])
-    before = known[np.searchsorted(known, index, side="right") - 1]
-    after = known[np.minimum(np.searchsorted(known, index), len(known) - 1)]
+    filled = np.interp(index, sampled, means[sampled])
+    before = sampled[np.searchsorted(sampled, index, side="right") - 1]
+    after = sampled[np.minimum(np.searchsorted(sampled, index), len(sampled) - 1)]
     day = _DAY // step
     for place in np.flatnonzero((after - before) * step > LONGEST_GAP).tolist():
+        # The day before has been filled by now, if it had to be; the day after counts only if it was seen.
         near = [other for other in (place - day, place + day) if 0 <= other < len(means) and (other < place or seen[other])]
         filled[place] = filled[near[0]] if near else means[before[place]]
     return filled

@@ -1,8 +1,4 @@
-"""Upstream's percentile predictor: a constant forecast from a high percentile of the samples, a margin and a target utilisation.
-
-A histogram weighs each sample by its own value, so long quiet stretches do not hide the busy ones. Upstream reads a half life
-and never applies it; here samples lose weight only if the settings ask for it.
-"""
+"""Upstream's percentile predictor: a constant forecast from a high percentile of samples, a margin and a target utilisation."""
 
 import itertools
 import math
@@ -104,6 +100,7 @@ def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> Perce
         aggregated=bool(block.get("aggregated", False)),
         buckets=_buckets(histogram),
         epsilon=_number(histogram, "epsilon", default.epsilon),
+        # Upstream reads a half life and never applies it; here samples lose weight only where the caller asks for it.
         half_life=half_life if decaying else math.inf,
         least_weight=_number(block, "minSampleWeight", default.least_weight),
         percentile=_number(block, "percentile", default.percentile),
@@ -122,6 +119,7 @@ def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | GrowingBuckets:
         ratio = 1.0 + growth
         if ratio == 1.0:
             raise ValueError(f"the buckets' 'growth' is {growth:g}, too little to make one wider than the one before")
+        # A tiny first bucket under a huge maximum would ask for more memory than the process has.
         _few(math.log(maximum * (ratio - 1.0) / first + 1.0) / math.log(ratio))
         return GrowingBuckets(maximum, first, growth)
     if all(histogram.get(name) for name in ("maxValue", "bucketSize")):
@@ -168,6 +166,7 @@ def estimate(samples: Iterable[tuple[Times, Floats]], settings: PercentileSettin
     if not parts:
         return 0.0
     times, values = parts[0] if len(parts) == 1 else (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Weighed by its own value, so that long quiet stretches do not hide the busy ones.
     weighed = np.maximum(values, settings.least_weight)
     if math.isfinite(settings.half_life):
         weighed = weighed * np.exp2((times - times.max()) / settings.half_life)
@@ -189,6 +188,7 @@ def _finite(times: Times, values: Floats) -> tuple[Times, Floats]:
 def _asked(percentile: float, settings: PercentileSettings) -> float:
     """The percentile with the margin, at the target utilisation; dividing by zero gives infinity or NaN, as in Go."""
     wanted = percentile * (1.0 + settings.margin)
+    # Python raises where Go divides.
     if settings.utilization == 0.0:
         return math.copysign(math.inf, wanted) if wanted else math.nan
     return wanted / settings.utilization
@@ -221,8 +221,8 @@ class Percentiles:
 
     def estimates(self, rows: Indices) -> Floats:
         """The estimate of each row; 0 where nothing was seen."""
-        found = self._histograms.percentiles(rows, [self.settings.percentile])[0]
-        return np.array([_asked(value, self.settings) for value in found.tolist()])
+        percentiles = self._histograms.percentiles(rows, [self.settings.percentile])[0]
+        return np.array([_asked(value, self.settings) for value in percentiles.tolist()])
 
 
 def constant(value: float, *, first: float, last: float, step: int) -> Forecast | NoForecast:

@@ -1,9 +1,4 @@
-"""Finds the period of a series: peaks of the spectrum above the level of chance, each tested on the autocorrelation.
-
-Upstream estimates the level of chance by shuffling the series a hundred times. The spectrum of shuffled values is known in
-theory: a frequency is a sum of the values with random phases. So we compute the level, which is then the same each time and
-costs next to nothing. A test compares the two.
-"""
+"""Finds the period of a series: peaks of the spectrum above the level of chance, each tested on the autocorrelation."""
 
 import math
 from dataclasses import dataclass
@@ -78,6 +73,7 @@ def find(values: Floats, *, step: int) -> DetectedPeriod | None:
         return None
     correlation = _correlation(power, variance, count)
     candidates = np.unique(count // hints)[::-1]
+    # The strongest first; of equals the longest, as `candidates` descend.
     order = np.argsort(-correlation[candidates], kind="stable")
     for candidate in candidates[order].tolist():
         if correlation[candidate] <= 0.0:
@@ -88,23 +84,25 @@ def find(values: Floats, *, step: int) -> DetectedPeriod | None:
 
 
 def refined(values: Floats, samples: int) -> int:
-    """The period near `samples` at which the series resembles itself most.
-
-    The spectrum has only whole fractions of the history's length, so a long period may be off by a tenth and more.
-    """
+    """The period near `samples` at which the series resembles itself most."""
+    # The spectrum has only whole fractions of the history's length, so a long period may be off by a tenth and more.
     count = len(values)
     reach = max(1, min(samples * samples // count + 1, samples // 4))
     lags = np.arange(max(1, samples - reach), min(samples + reach + 1, count // 2 + 1))
     if not len(lags):
         return samples
     off = values - values.mean()
+    # Twice as long, so that the end of the series does not meet its beginning.
     spectrum = np.fft.rfft(off, 2 * count)
-    alike = np.fft.irfft(spectrum * spectrum.conj(), 2 * count)[lags] / (count - lags)
-    return int(lags[np.argmax(alike)])
+    likeness = np.fft.irfft(spectrum * spectrum.conj(), 2 * count)[lags] / (count - lags)
+    return int(lags[np.argmax(likeness)])
 
 
 def chance(off: Floats, variance: float) -> float:
     """The modulus that the strongest frequency of the shuffled series stays below in 98 of 100 cases.
+
+    Upstream estimates this level by shuffling the series a hundred times. The spectrum of shuffled values is known in theory: a
+    frequency is a sum of the values with random phases. So it is computed, and is the same each time. A test compares the two.
 
     `off` is how far each value lies from the mean. A sum of values with random phases exceeds t with a probability of about
     exp(K(s) - s t), K(s) being the sum of ln I0(s |off|), for the best s (Chernoff). Where no value stands out, K(s) = P s^2 / 4

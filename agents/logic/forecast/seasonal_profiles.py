@@ -71,31 +71,31 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
     `other` is a further period in bins, besides the day and the week, that the history shows. No value may be missing, and each
     origin needs a day of history before it.
     """
-    known = _known(ahead)
+    history = _known(ahead)
     names: list[str] = []
     periods: list[int] = []
-    found: list[Floats] = []
+    profiles: list[Floats] = []
     for name, period, most in (
         ("day", DAY // series.step, _MOST_DAYS),
         ("week", WEEK // series.step, _MOST_WEEKS),
         ("period", other or 0, _MOST_DAYS),
     ):
-        count = min(known // period, most) if period else 0
+        count = min(history // period, most) if period else 0
         if not count:
             continue
         places = _places(ahead, period, count, DAY // series.step)
         earlier = series.values[places]
         kinds, weights = _weights(name, count)
         names += kinds
-        found.append(np.moveaxis(earlier @ weights, 2, 0))
+        profiles.append(np.moveaxis(earlier @ weights, 2, 0))
         if count > 2:  # noqa: PLR2004  # the median of two is their mean
             names.append(f"{name}, median")
-            found.append(np.median(earlier[:, :, :_MEDIAN_OF], axis=2)[None])
+            profiles.append(np.median(earlier[:, :, :_MEDIAN_OF], axis=2)[None])
         if name == "day" and count > 1:
             names.append("day, by kind")
-            found.append(_alike(series, ahead, earlier, places)[None])
+            profiles.append(_alike(series, ahead, earlier, places)[None])
         periods += [period] * (len(names) - len(periods))
-    return ProfileStack(tuple(names), tuple(periods), np.concatenate(found))
+    return ProfileStack(tuple(names), tuple(periods), np.concatenate(profiles))
 
 
 def _known(ahead: ForecastWindow) -> int:
@@ -104,14 +104,13 @@ def _known(ahead: ForecastWindow) -> int:
 
 
 def _places(ahead: ForecastWindow, period: int, count: int, day: int) -> Places:
-    """The places of the values one, two ... `count` periods earlier, newest first: origins x leads x periods.
-
-    An origin with fewer periods of history repeats those that it has, from the newest on; one with none takes the day before.
-    """
-    known = ahead.origins - ahead.recent
-    ages = np.arange(count) % np.maximum(known // period, 1)[:, None]
+    """The places of the values one, two ... `count` periods earlier, newest first: origins x leads x periods."""
+    history = ahead.origins - ahead.recent
+    # An origin with fewer periods of history repeats those that it has, from the newest on.
+    ages = np.arange(count) % np.maximum(history // period, 1)[:, None]
     places = (ahead.places - _back(ahead.leads, period))[:, :, None] - period * ages[:, None, :]
-    short = known < period
+    short = history < period
+    # One with none at all takes the day before, of which every origin has one.
     places[short] = (ahead.places[short] - _back(ahead.leads, day))[:, :, None]
     return np.asarray(places)
 
@@ -139,6 +138,7 @@ def _weights(name: str, count: int) -> tuple[list[str], Floats]:
 def _alike(series: LoadSeries, ahead: ForecastWindow, earlier: Floats, places: Places) -> Floats:
     """The mean of earlier days of the same kind (workday, Saturday, Sunday, in UTC); of all days where there is none."""
     bins = np.arange(len(series.values) + ahead.horizon)
+    # In UTC, because a series does not say where its users live.
     weekday = ((series.start + bins * series.step) // DAY + _THURSDAY) % 7
     kind = np.maximum(weekday - _WORKDAYS + 1, 0).astype(np.int8)
     same = kind[places] == kind[ahead.places][:, :, None]
@@ -160,14 +160,15 @@ def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_li
     """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
     It moves either by the difference, which halves in so many bins (`half_lives`), or by the ratio, whose logarithm halves in the
-    longest of them. If the ratio stayed, one quiet half-hour would decide how high the evening's peak is.
+    longest of them.
     """
     recent = ahead.recent
     there, expected = shape.values[:, :, recent:], shape.values[:, :, :recent].mean(axis=2)
-    known = values[ahead.places[:, :recent]].mean(axis=1)
-    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), _LEAST_RATIO, _MOST_RATIO)
-    off = (known - expected)[:, :, None]
+    recent_level = values[ahead.places[:, :recent]].mean(axis=1)
+    ratio = np.clip(recent_level / np.where(expected > 0.0, expected, 1.0), _LEAST_RATIO, _MOST_RATIO)
+    off = (recent_level - expected)[:, :, None]
     fading = [np.exp2(-np.arange(1, ahead.horizon + 1) / half) for half in half_lives]
+    # If the ratio stayed, one quiet half-hour would decide how high the evening's peak is.
     scaled = there * np.power(ratio[:, :, None], fading[-1])
     moved = [there, scaled, *[there + off * fade for fade in fading]]
     levels = ["", " scaled", *[f" levelled for {half} bins" for half in half_lives]]
@@ -196,5 +197,5 @@ def plain(series: LoadSeries, ahead: ForecastWindow, half_lives: Sequence[int]) 
         for half in half_lives
     }
     wide = {name: np.broadcast_to(level[:, None], (len(origins), ahead.horizon)) for name, level in flat.items()}
-    found = back | wide
-    return ProfileStack(tuple(found), (0,) * len(found), np.stack(list(found.values())))
+    forecasts = back | wide
+    return ProfileStack(tuple(forecasts), (0,) * len(forecasts), np.stack(list(forecasts.values())))

@@ -31,20 +31,18 @@ class ExponentialBuckets:
         self.starts = _starts(maximum, first, ratio)
 
     def find(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """index(v) = ln(v * (ratio - 1) / first + 1) / ln(ratio), cut to a whole number and to the range there is.
-
-        Where the second bucket starts both logarithms are the same, so it is 1; but numpy's vector instructions differ from the
-        library's by a bit on some processors, and would put 10 millicores, say, into the first bucket there.
-        """
+        """index(v) = ln(v * (ratio - 1) / first + 1) / ln(ratio), cut to a whole number and to the range there is."""
         positive = np.maximum(values, 0.0)
         indices = (np.log(positive * self._growth / self._first + 1.0) / self._log).astype(np.int64)
+        # Where the second bucket starts both logarithms are the same, so it is 1. But numpy's vector instructions differ from the
+        # library's by a bit on some processors, and would put 10 millicores, say, into the first bucket there.
         indices = np.where(values < self._first, 0, np.maximum(indices, 1))
         return np.minimum(indices, len(self.starts) - 1)
 
 
 @lru_cache(maxsize=64)
 def _starts(maximum: float, first: float, ratio: float) -> NDArray[np.float64]:
-    """Where the buckets start."""
+    # Upstream's newExponentialHistogramOptions (pkg/recommender/util/histogram_options.go) counts the buckets like this.
     count = math.ceil(math.log(maximum * (ratio - 1.0) / first + 1.0) / math.log(ratio)) + 1
     return first * (powers(ratio, count) - 1.0) / (ratio - 1.0)
 
@@ -92,14 +90,15 @@ def power(base: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
         if square.min() > _FINE and square.max() < np.inf:
             return 1.0 / square  # the same bits: nothing is lost below or above
     finite = np.isfinite(base)
+    # Go's math.Pow multiplies mantissas by squaring and adds exponents; the C library's pow differs from it in the last bit.
     mantissa, scale = np.frexp(np.where(finite, base, 1.0))
     result, power_of_two = np.ones_like(mantissa), np.zeros_like(scale)
-    left = abs(exponent)
-    while left:
-        if left & 1:
+    remaining = abs(exponent)
+    while remaining:
+        if remaining & 1:
             result, power_of_two = result * mantissa, power_of_two + scale
-        left >>= 1
-        if left:
+        remaining >>= 1
+        if remaining:
             mantissa, scale = mantissa * mantissa, scale * 2
             small = mantissa < 0.5  # noqa: PLR2004  # frexp keeps mantissas in [0.5, 1)
             mantissa, scale = np.where(small, mantissa * 2, mantissa), scale - small

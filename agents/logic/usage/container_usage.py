@@ -22,37 +22,36 @@ from schemas.facts.usage import MetricsScraped
 from schemas.times import NEVER
 from schemas.units import Seconds
 
-# Percentiles of histograms that few samples change, such as memory's daily peaks: a row is only searched when it has changed.
-
 
 class PercentileCache:
     """Finds `count` percentiles of rows of `histograms`, of which it alone takes the marks of what changed.
 
-    The result equals that of `Histograms.percentiles`, which depends only on a row's weights, total and shares.
+    It is for histograms that few samples change, such as memory's daily peaks: a row is searched only when it has changed.
     """
 
     def __init__(self, histograms: Histograms, count: int = 3) -> None:
         self._of = histograms
         self._shares = [np.zeros(0) for _ in range(count)]
-        self._found = [np.zeros(0) for _ in range(count)]
+        self._percentiles = [np.zeros(0) for _ in range(count)]
 
     def find(self, rows: Indices, shares: Floats) -> list[Floats]:
         """For each column of `shares` (rows, count) the percentiles, one element for each row."""
-        more = len(self._of.total) - len(self._found[0])
+        more = len(self._of.total) - len(self._percentiles[0])
         if more > 0:
-            self._shares, self._found = (
-                [np.append(each, np.zeros(more)) for each in kept] for kept in (self._shares, self._found)
+            self._shares, self._percentiles = (
+                [np.append(column, np.zeros(more)) for column in columns] for columns in (self._shares, self._percentiles)
             )
+        # A row's percentiles depend only on its weights and total, which `changed` tells of, and on the shares asked for.
         again = self._of.changed[rows]
         for before, share in zip(self._shares, shares.T, strict=True):
             again |= before[rows] != share
         if np.count_nonzero(again):
             stale, wanted = rows[again], list(shares[again].T)
-            for kept, now in ((self._found, self._of.percentiles(stale, wanted)), (self._shares, wanted)):
-                for column, values in zip(kept, now, strict=True):
+            for cached, now in ((self._percentiles, self._of.percentiles(stale, wanted)), (self._shares, wanted)):
+                for column, values in zip(cached, now, strict=True):
                     column[stale] = values
             self._of.changed[stale] = False
-        return [column[rows] for column in self._found]
+        return [column[rows] for column in self._percentiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +155,7 @@ class ContainerUsage:
         rows, aggregates = layer.containers, layer.aggregates
         last = self.containers.floats("last_cpu")
         with np.errstate(invalid="ignore"):
+            # NaN compares as False, so an absent sample drops out here, too.
             good = (cores >= 0.0) & (at > last[rows])
         if not good.all():
             rows, aggregates, cores, at = rows[good], aggregates[good], cores[good], at[good]
@@ -167,6 +167,7 @@ class ContainerUsage:
         """Update first and last time and the count, which confidence rests on; only CPU samples change them."""
         first, last = self.aggregates.floats("first"), self.aggregates.floats("last")
         if apart:
+            # Plain indexing is several times as fast as `.at`, but counts a row that stands twice only once.
             before = first[aggregates]
             first[aggregates] = np.where(before == NEVER, at, np.minimum(before, at))
             last[aggregates] = np.maximum(last[aggregates], at)
@@ -178,19 +179,19 @@ class ContainerUsage:
         np.add.at(self.aggregates["count"], aggregates, 1)
 
     def kill(self, key: RowKey, requested: float, at: float, bump: OomBump | None = None) -> bool:
-        """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old.
-
-        needed = max(used + minimum, int(used * ratio)) where used is the larger of the request and the window's usage peak.
-        """
+        """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old."""
         row = self.see(*key)
         if row < 0:
             return False
         aggregate = int(self.containers.whole("aggregate")[row])
         last = self.containers.floats("last_memory")[row]
+        # A kill older than a window belongs to one that is over, whose peak has been counted.
         if last != NEVER and at < last - self.aggregates.floats("window")[aggregate]:
             return False
         bump = bump or OomBump(self.settings.oom_ratio, self.settings.oom_minimum)
+        # A container that was killed early in a window has shown less than it had asked for.
         used = max(requested, float(self.containers.floats("peak")[row]))
+        # Upstream's RecordOOM (pkg/recommender/model/container.go), which cuts the product to whole bytes.
         needed = max(used + bump.minimum, min(float(int(used * bump.ratio)), AMOUNT_LIMIT))
         self.peaks.kill(row, aggregate, needed, at)
         self.aggregates["changed"][aggregate] = self.turn
@@ -201,6 +202,7 @@ class ContainerUsage:
     def see(self, workload: str, pod: str, container: str) -> int:
         """The row of a container, created if new, linked to its present aggregate; -1 if it does not count."""
         key = (workload, pod, container)
+        # A container whose aggregate was dropped keeps its row and its window, and gets another aggregate.
         row = self.containers.find(key)
         if row is not None and self.containers["aggregate"][row] >= 0:
             return row
@@ -237,6 +239,7 @@ class ContainerUsage:
 
     def drop(self, keys: Collection[RowKey]) -> None:
         """Aggregates are gone; their containers get new ones with their next sample."""
+        # Containers must not keep the number of a row that is free: the next aggregate would get their samples.
         rows = np.array([self.aggregates.find(key) for key in keys], np.int64)
         used = self.containers.used()
         self.unlink(used[np.isin(self.containers["aggregate"][used], rows)])

@@ -1,8 +1,4 @@
-"""Which usage is too old to count. Upstream's rules: see `_expired` and `_useless`.
-
-Containers of pods that no source reported cannot be seen to go, so they go when they have had no sample for long enough. Keys of
-aggregates are (workload, container, labels).
-"""
+"""Which usage is too old to count, by upstream's rules. Keys of aggregates are (workload, container, labels)."""
 
 from collections.abc import Callable, Collection
 
@@ -20,14 +16,14 @@ Contributive = Callable[[], Collection[RowKey]]
 def expire(usage: ContainerUsage, at: float, contributive: Contributive, known: Callable[[str, str], bool]) -> list[RowKey]:
     """Drop aggregates that have expired, or that never had a sample and have no pod; what was dropped, sorted.
 
-    `contributive` finds the aggregates of pods that run or whose controller lives; it examines every pod, so it is only called if
-    some aggregate had no sample. `known`: was this pod (workload, name) reported? A seed stays as long as its container has other
-    usage, as in upstream, which also keeps it beside the live one.
+    `contributive` finds the aggregates of pods that run or whose controller lives. `known`: was this pod (workload, name)
+    reported?
     """
     _forget_containers(usage, at, known)
     rows = usage.aggregates.used()
     gone = rows[_expired(usage, rows, at) | _useless(usage, rows, contributive)]
     keys = {usage.aggregates.key(row) for row in gone.tolist()}
+    # A seed stays as long as its container has other usage, as in upstream, which also keeps it beside the live one.
     seeds = {key for key in keys if key[-1].startswith(SEED)}
     if seeds:
         every = map(usage.aggregates.key, rows.tolist())
@@ -45,14 +41,15 @@ def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool
 
 
 def _useless(usage: ContainerUsage, rows: Indices, contributive: Contributive) -> NDArray[np.bool_]:
-    """No sample of anything, and no pod that could still give one."""
+    """No sample of anything, and no pod that could still give one: upstream's isEmpty beside its contributive aggregates."""
     blank = (usage.aggregates["count"][rows] == 0) & (usage.memory.total[rows] == 0.0)
     places = np.flatnonzero(blank)
-    found = np.zeros(len(rows), np.bool_)
+    useless = np.zeros(len(rows), np.bool_)
     if len(places):
+        # It examines every pod, so it is asked for only if some aggregate had no sample.
         alive = contributive()
-        found[places] = [usage.aggregates.key(row) not in alive for row in rows[places].tolist()]
-    return found
+        useless[places] = [usage.aggregates.key(row) not in alive for row in rows[places].tolist()]
+    return useless
 
 
 def _forget_containers(usage: ContainerUsage, at: float, known: Callable[[str, str], bool]) -> None:
@@ -61,5 +58,6 @@ def _forget_containers(usage: ContainerUsage, at: float, known: Callable[[str, s
     newest = np.maximum(containers.floats("last_cpu")[rows], containers.floats("last_memory")[rows])
     for row in rows[at - newest >= usage.settings.expires].tolist():
         workload, pod, _ = key = containers.key(row)
+        # The containers of a pod that no source reported cannot be seen to go, so they go when they have been silent for so long.
         if not known(workload, pod):
             containers.free(key)

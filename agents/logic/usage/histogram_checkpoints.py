@@ -24,6 +24,7 @@ def saved(histograms: Histograms, row: int) -> SavedHistogram:
     """A histogram to be kept: round_half_up(weight * 10000 / heaviest), without zeros."""
     low, high = int(histograms.low[row]), int(histograms.high[row])
     weights = histograms.weights.dense(np.array([row]))[0]
+    # Buckets beyond the ends may hold weights below epsilon, which upstream does not save.
     weights[:low] = 0.0
     weights[high + 1 :] = 0.0
     heaviest = weights.max()
@@ -35,23 +36,24 @@ def saved(histograms: Histograms, row: int) -> SavedHistogram:
     )
 
 
-def restore(histograms: Histograms, row: int, kept: SavedHistogram) -> None:
+def restore(histograms: Histograms, row: int, saved_histogram: SavedHistogram) -> None:
     """Put a kept histogram into a row, which is empty or is added to.
 
     bucket += part * total / sum of parts, total += total; ends are where buckets reach epsilon.
     """
-    histograms.reference[row] = kept.reference
-    parts = sum(kept.weights.values())
+    histograms.reference[row] = saved_histogram.reference
+    parts = sum(saved_histogram.weights.values())
     if parts == 0:
         return
-    share = kept.total / parts
+    share = saved_histogram.total / parts
     block = np.zeros((1, histograms.width))
-    for bucket, part in kept.weights.items():
+    for bucket, part in saved_histogram.weights.items():
         block[0, int(bucket)] = part * share
     rows = np.array([row])
     histograms.weights.add(rows, block)
     histograms.changed[rows] = True
-    histograms.total[row] += kept.total
+    histograms.total[row] += saved_histogram.total
+    # The ends are where buckets reach epsilon, and none where nothing does.
     filled = np.flatnonzero(histograms.weights.dense(rows)[0] >= histograms.scale.epsilon)
     histograms.low[row] = filled[0] if len(filled) else histograms.width - 1
     histograms.high[row] = filled[-1] if len(filled) else 0
@@ -67,11 +69,12 @@ def load(usage: ContainerUsage, row: int, seen: CheckpointSeen) -> None:
 
 
 def take_running_peaks(usage: ContainerUsage, memory: Histograms, row: int, containers: Indices, now: float) -> None:
-    """Take the peaks of windows that have not ended from `row`: they are not final, and would count again when they are."""
+    """Take the peaks of windows that have not ended from `row`, which would count once more when they end."""
     columns = usage.containers
     for container in containers.tolist():
         end = columns.floats("window_end").item(container)
         peak = max(columns.floats("peak").item(container), columns.floats("killed").item(container))
+        # Upstream's subtractCurrentContainerMemoryPeak (pkg/recommender/checkpoint/checkpoint_writer.go).
         if now < end and peak != 0.0:
             memory.subtract(np.array([row]), np.array([peak]), WEIGHT, end)
 
@@ -92,14 +95,15 @@ def fault(seen: CheckpointSeen) -> str | None:
     return odd or _odd(seen.cpu, "cpu") or _odd(seen.memory, "memory")
 
 
-def _odd(kept: SavedHistogram, name: str, width: int = 176) -> str | None:
-    if not math.isfinite(kept.total) or kept.total < 0:
-        return f"{name}.total is {kept.total}, which is no weight"
-    return _odd_bucket(kept.weights, name, width)
+def _odd(histogram: SavedHistogram, name: str, width: int = 176) -> str | None:
+    if not math.isfinite(histogram.total) or histogram.total < 0:
+        return f"{name}.total is {histogram.total}, which is no weight"
+    return _odd_bucket(histogram.weights, name, width)
 
 
 def _odd_bucket(weights: Mapping[str, int], name: str, width: int) -> str | None:
     for bucket, part in weights.items():
+        # isdigit alone also takes digits of other scripts, which int reads and Go does not.
         if not (bucket.isascii() and bucket.isdigit() and int(bucket) < width):
             return f"{name}.weights has a bucket '{bucket}', and there are {width}"
         if part < 0:

@@ -90,10 +90,12 @@ class Histograms:
         far = self._far(rows, at)
         if np.count_nonzero(far):  # several times as fast as any()
             if not apart and isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
+                # A row that stands twice may need two references one after the other, so each of its samples has its own call.
                 for part in now:
                     self.add(rows[part], values[part], weight, at[part])
                 return
             self._catch_up(rows, at, far)
+        # Newer samples weigh more, instead of old ones less, so that nothing has to be touched as time passes.
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         buckets = self.scale.find(values)
         cells = self.weights.cells(rows, buckets)
@@ -102,6 +104,7 @@ class Histograms:
             self.weights.pool[cells] = heavier
             self.total[rows] += decayed
         else:
+            # A row may stand several times here, which plain indexing would count once.
             np.add.at(self.weights.pool, cells, decayed)
             np.add.at(self.total, rows, decayed)
             heavier = self.weights.pool[cells]
@@ -140,6 +143,7 @@ class Histograms:
         block[scaled] *= factor[scaled, None]
         if len(scaled):
             low[scaled], high[scaled] = self._within(block[scaled], low[scaled], high[scaled], index)
+        # Buckets beyond the ends may hold weights below epsilon; upstream merges only what lies between.
         block[(index < low[:, None]) | (index > high[:, None])] = 0.0
         self.weights.add(rows, block)
         self.total[rows] += other.total[others] * factor
@@ -198,6 +202,7 @@ class Histograms:
         if not len(rows):
             return
         reference = _nearest(at, half_lives)
+        # What each weight is worth at `at` stays the same under the new half life and its own multiple as a reference.
         exact = np.exp2((self.reference[rows] - at) / self.half_life[rows] - (reference - at) / half_lives)
         self._multiply(rows, np.where(self.reference[rows] == NEVER, 0.0, exact))
         self.reference[rows] = np.where(self.reference[rows] == NEVER, NEVER, reference)
@@ -211,6 +216,7 @@ class Histograms:
         """Give rows a new reference where `at` is far beyond the old one: the half life nearest to `at`, half up."""
         if not np.count_nonzero(far):
             return
+        # The first sample of a row decides, as it would one after the other.
         late, first = np.unique(rows[far], return_index=True)
         when = np.broadcast_to(at, rows.shape)[far][first]
         self._scale(late, _nearest(when, self.half_life[late]))
@@ -246,6 +252,7 @@ class Histograms:
             index = base[:, None] + np.arange(cells.shape[1])
             self.low[part], self.high[part] = self._within(self.weights.pool[cells], low, high, index)
             room[positions] = True
+        # Rows that have no span at all are empty: the ends cross.
         self.low[rows[~room]], self.high[rows[~room]] = self.width - 1, 0
 
     def _within(self, weights: Floats, low: Indices, high: Indices, index: Indices) -> tuple[Indices, Indices]:
@@ -266,6 +273,7 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
             yield positions
         return
     sixteenths = spans >> 4
+    # Blocks of about half a megabyte, which stay in a core's cache.
     for size in distinct(sixteenths).tolist():
         same = positions[sixteenths == size]
         step = 65_536 // (16 * (size + 1))
@@ -280,6 +288,7 @@ def _reached(block: Floats, wanted: Sequence[Floats]) -> list[NDArray[np.integer
     """
     if len(block) < _MANY or block.shape[1] > _MOST_COUNTED:
         sums = np.cumsum(block, axis=1, out=block)
+        # So that a sum that rounding keeps from being reached comes with the last bucket.
         sums[:, -1] = np.inf
         return [(sums >= want[:, None]).argmax(axis=1) for want in wanted]
     columns = np.ascontiguousarray(block.T)

@@ -1,12 +1,9 @@
 """The lowest memory use of each container in each hour, and which containers' only rises.
 
 Garbage collection and requests come and go within an hour, so that the lowest use of an hour is what a container cannot give
-back. It leaks if that rose in each of the last `hours` hours, by `LEAST_RISE` of itself in all, and in the last hour by at least
-`STILL` of the mean of these hours: what fills a cache or warms up rises more and more slowly. It must also use more than it ever
-did before that series: what rises each morning gives its memory back each night. On its first morning nothing shows that yet, but
-its CPU rises with it: memory that grows by no larger a share than CPU does is load, until CPU has fallen by `FELL` from its
-highest. An hour without a sample ends a series and forgets what was used before, and so does a restart. docs/usage.md has how
-often this is wrong, measured on real traces.
+back. It leaks if that rose in each of the last `hours` hours, by enough in all and in the last one, and is not the load. An hour
+without a sample ends a series and forgets what was used before, and so does a restart. docs/usage.md has how often this is
+wrong, measured on real traces.
 """
 
 import numpy as np
@@ -14,8 +11,11 @@ import numpy as np
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
 
 LEAST_RISE = 0.2
+"""The share of itself that the lowest use rises by in all."""
 STILL = 0.25
+"""In the last hour it rises by at least this share of the mean of all hours: caches and warm-ups rise more and more slowly."""
 FELL = 0.1
+"""Growth with the load is no leak until CPU has fallen by this share from its highest."""
 HOUR = 3600.0
 
 COLUMNS = {
@@ -81,9 +81,13 @@ class HourlyMinima:
         many = (count >= self._hours) & (hours == ended + 1)  # of a series that an hour without a sample ended nothing is known
         if np.count_nonzero(many):
             rows, count, cores = rows[many], count[many], cores[many]
-            lowest, before, base = (found.astype(np.float64) for found in (lowest[many], before[many], first[rows]))
+            lowest, before, base = (lows.astype(np.float64) for lows in (lowest[many], before[many], first[rows]))
             grown = lowest - base
+            # What rises each morning gives its memory back each night, so a leak must exceed what was used before the series.
+            # NaN, where nothing was, passes.
             more = ~(lowest <= high[rows])
+            # On a container's first morning nothing shows that yet, but its CPU rises with it: no larger a share of memory than
+            # of CPU is load.
             loaded = (cores * base > first_cpu[rows] * lowest) & (cores >= (1.0 - FELL) * high_cpu[rows])
             leaks = more & ~loaded & (grown >= LEAST_RISE * base) & ((lowest - before) * count >= STILL * grown)
             self.leaking += rows[leaks].tolist()

@@ -24,6 +24,7 @@ class MemoryPeaks:
 
     def __init__(self, containers: RowTable, memory: Histograms, minima: HourlyMinima, *, zero_is_absent: bool = False) -> None:
         self.containers, self.memory, self._minima = containers, memory, minima
+        # The smallest number above zero, so that one comparison serves both settings.
         self._least = np.nextafter(0.0, 1.0) if zero_is_absent else 0.0
 
     def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, apart: bool = False) -> None:
@@ -33,6 +34,7 @@ class MemoryPeaks:
         """
         last = self.containers.floats("last_memory")
         with np.errstate(invalid="ignore"):
+            # Equal times pass, unlike CPU's, as in upstream's addMemorySample (pkg/recommender/model/container.go).
             good = (used >= self._least) & (at >= last[rows])
         if not good.all():
             rows, aggregates, used, at = rows[good], aggregates[good], used[good], at[good]
@@ -41,7 +43,7 @@ class MemoryPeaks:
         self._feed(rows, aggregates, used, at, apart=apart)
 
     def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
-        """A peak that an OOM kill shows. May be older than the last sample."""
+        """A peak that an OOM kill shows, which may be older than the last sample."""
         self.containers.floats("last_memory")[row] = at
         self._minima.started_anew(row)
         self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed", apart=True)
@@ -54,6 +56,7 @@ class MemoryPeaks:
         old = np.maximum(self.containers.floats("peak")[rows], self.containers.floats("killed")[rows])
         opens = at >= end[rows]
         news = opens | ((old != 0.0) & (used > old))
+        # Most samples of a day are below the day's peak, so most scrapes end here.
         if not np.count_nonzero(news):
             return
         rows, aggregates, used, old, opens, at = rows[news], aggregates[news], used[news], old[news], opens[news], at[news]
@@ -71,6 +74,7 @@ class MemoryPeaks:
         if not np.count_nonzero(old) and (at == at[0]).all():
             self.memory.add(aggregates, used, WEIGHT, at, apart=apart)
             return
+        # One after the other within an aggregate, because sums of floats depend on their order.
         for now in (np.arange(len(aggregates)),) if apart else layers(aggregates):
             replaced = now[old[now] != 0.0]
             if len(replaced):

@@ -66,6 +66,7 @@ class PodIndex:
 
     def take(self, event: PodChanged) -> tuple[IndexedPod | None, IndexedPod]:
         """The former and the present version of a pod."""
+        # Thousands of pods share a workload, labels and names of containers, so equal texts are one object in memory.
         workload, name = intern(event.workload.key), event.pod.name
         old = self.get(workload, name)
         new = IndexedPod(
@@ -75,6 +76,7 @@ class PodIndex:
             self._share(tuple(seen.name for seen in event.containers)),
             self._share(tuple(seen.name for seen in event.init_containers)),
         )
+        # Most facts about a pod change nothing that counts here, and a table that is written is checkpointed.
         if old != new:
             key = f"{workload}/{name}"
             keys = self._keys()

@@ -13,7 +13,7 @@ from agents.engine.tables.row_table import CHUNK, Indices, RowTable
 
 NameColumn = tuple[str, ...]
 
-_HELD = 4096
+_REMEMBERED = 4096
 """Scrapes remembered at most; more than the batches of one round of a partition."""
 
 _FEW = 64
@@ -56,46 +56,49 @@ class ScrapeLookup:
 
     def __init__(self, containers: RowTable, row: Callable[[str, str, str], int]) -> None:
         self._containers, self._row = containers, row
-        self._held: dict[tuple[int, int, int], ScrapeRows] = {}
+        self._remembered: dict[tuple[int, int, int], ScrapeRows] = {}
         self._again = False
 
     def find(self, workloads: NameColumn, pods: NameColumn, names: NameColumn) -> list[ScrapeLayer]:
         """The rows of one scrape."""
         if self._again:
-            self._held = {key: found for key, found in self._held.items() if not found.passed_over}
+            self._remembered = {key: scrape for key, scrape in self._remembered.items() if not scrape.passed_over}
             self._again = False
+        # The codec returns the same tuple for the same bytes, and a remembered scrape keeps its tuples alive.
         key = (id(workloads), id(pods), id(names))
-        found = self._held.get(key)
-        if found is not None and self._stands(found):
-            return found.layers
-        if len(self._held) >= _HELD or len(self._containers.freed) >= _FREED:
-            self._held.clear()
+        scrape = self._remembered.get(key)
+        if scrape is not None and self._stands(scrape):
+            return scrape.layers
+        # Positions in `freed` are what a scrape remembers, so the two are dropped together.
+        if len(self._remembered) >= _REMEMBERED or len(self._containers.freed) >= _FREED:
+            self._remembered.clear()
             self._containers.freed.clear()
-        self._held[key] = found = self._search((workloads, pods, names))
-        return found.layers
+        self._remembered[key] = scrape = self._search((workloads, pods, names))
+        return scrape.layers
 
     def look_again(self) -> None:
         """Ignored rows may count now."""
         self._again = True
 
-    def _stands(self, found: ScrapeRows) -> bool:
+    def _stands(self, scrape: ScrapeRows) -> bool:
         """Whether none of its rows was freed since the last look-up."""
         freed = self._containers.freed
-        if found.freed == len(freed):
+        if scrape.freed == len(freed):
             return True
-        if np.isin(freed[found.freed :], found.rows).any():
+        if np.isin(freed[scrape.freed :], scrape.rows).any():
             return False
-        found.freed = len(freed)
+        scrape.freed = len(freed)
         return True
 
     def _search(self, names: tuple[NameColumn, NameColumn, NameColumn]) -> ScrapeRows:
         keys = list(zip(*names, strict=True))
+        # In the order of the keys, so that sums do not depend on the order in which a source sends its rows.
         order = sorted(range(len(keys)), key=keys.__getitem__)
         every = np.array([self._row(*keys[i]) for i in order], np.int64)
         counts = every >= 0
         rows, positions = every[counts], np.array(order, np.int64)[counts]
-        found = [self.layer(positions[part], rows[part], whole=len(part) == len(every)) for part in layers(rows)]
-        return ScrapeRows(names, found, rows, len(self._containers.freed), passed_over=not counts.all())
+        in_layers = [self.layer(positions[part], rows[part], whole=len(part) == len(every)) for part in layers(rows)]
+        return ScrapeRows(names, in_layers, rows, len(self._containers.freed), passed_over=not counts.all())
 
     def layer(self, order: Indices, rows: Indices, *, whole: bool) -> ScrapeLayer:
         """A layer of these container rows, which stand at `order` in the scrape."""

@@ -73,16 +73,16 @@ def _checkpoint(event: CheckpointSeen) -> Iterator[str]:
     for name, at in {**times, "memory.reference": event.memory.reference}.items():
         if at != NEVER:
             yield from bounds.second(name, at)
-    for name, kept in (("cpu", event.cpu), ("memory", event.memory)):
-        yield from bounds.number(f"{name}.total", kept.total)
-        for bucket, part in kept.weights.items():
+    for name, histogram in (("cpu", event.cpu), ("memory", event.memory)):
+        yield from bounds.number(f"{name}.total", histogram.total)
+        for bucket, part in histogram.weights.items():
             yield from bounds.number(f"{name}.weights['{bucket}']", part)
 
 
 @lru_cache(maxsize=2048)
 def _odd_keys(workloads: tuple[str, ...]) -> tuple[str, ...]:
-    """The first of these that is no workload key. Scrapes repeat their names, so the answer is kept."""
-    for key in dict.fromkeys(workloads):
+    """The first of these that is no workload key."""
+    for key in dict.fromkeys(workloads):  # scrapes repeat their names, so the answer is kept
         if next(bounds.workload_key("", key), None) is not None:
             return tuple(bounds.workload_key(f"workloads[{workloads.index(key)}]", key))
     return ()
@@ -93,6 +93,7 @@ def _column(name: str, values: Sequence[float], most: float) -> Iterator[str]:
     numbers = np.asarray(values, np.float64)
     if not len(numbers):
         return
+    # fmin and fmax pass over NaN, which stands for a sample that is absent.
     if np.fmin.reduce(numbers) < 0 or np.fmax.reduce(numbers) > most:
         place = int(np.flatnonzero((numbers < 0) | (numbers > most))[0])
         yield from bounds.number(f"{name}[{place}]", float(numbers[place]), most)

@@ -59,6 +59,7 @@ def _unfit_names(event: Event) -> Iterator[str]:
 
 def _reasons(event: Event) -> Iterator[str]:
     yield from bounds.time("at", event.at)
+    # Keys are joined with slashes, so a name with one could pass for an object of another namespace.
     yield from _unfit_names(event)
     workload = getattr(event, "workload", None)
     if isinstance(workload, Workload):
@@ -66,7 +67,8 @@ def _reasons(event: Event) -> Iterator[str]:
     yield from reasons_of_control(event)
     if isinstance(event, StageRulesChanged) and (kind := _RULES.get((event.stage, event.program))) is not None:
         odd = fault(kind, event.settings)
-        yield from () if odd is None else (odd,)
+        if odd is not None:
+            yield odd
     yield from update_event_validation.reasons(event)
     yield from usage_event_validation.reasons(event)
     yield from vertical_event_validation.reasons(event)
@@ -74,23 +76,16 @@ def _reasons(event: Event) -> Iterator[str]:
     yield from node_event_validation.reasons(event)
 
 
-# Validates control records and outcomes, on which the shared guards rest.
-
-
 def reasons_of_control(event: Event) -> Iterator[str]:
-    """What is wrong with a control record or an outcome; nothing for other events."""
+    """What is wrong with a control record or an outcome, on which the shared guards rest; nothing for other events."""
     if isinstance(event, ControlChanged):
         yield from control.faults(event)
     elif isinstance(event, ActionFinished) and event.subject.workload:
         yield from bounds.workload_key("subject.workload", event.subject.workload)
 
 
-# Which events come from the future: their time lies so far after the turn that would take them in that a clock is wrong.
-#
-# Usage from the future outweighs all that comes after it, makes it late, and would stay; a kill or a report from the future
-# does the same to those that follow, and a recommendation of a turn to come would stay the newest until then. Such an event is
-# set aside. Clocks of sources and of ticks may differ a little: that is let pass.
-
+# Events from the future. Usage of a time to come outweighs all that comes after it, makes that late, and would stay. A kill or a
+# report does the same to those that follow, and a recommendation of a turn to come would stay the newest until then.
 
 MOST_AHEAD = 300.0
 """Seconds that a time may lie after the turn's: what clocks may differ, as Kerberos has it."""
@@ -109,8 +104,8 @@ def ahead(event: Event, turn: int) -> str | None:
         most = turn / 1000 + MOST_AHEAD
         if event.at.timestamp() < most and DecisionId.turn_of(event.id) / 1000 < most:
             return None
-    found = (_late_clock(name, at, turn) for name, at in _times(event))
-    return next((reason for reason in found if reason is not None), None)
+    reasons = (_late_clock(name, at, turn) for name, at in _times(event))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _times(event: Event) -> list[tuple[str, float]]:
@@ -118,6 +113,7 @@ def _times(event: Event) -> list[tuple[str, float]]:
     times: list[tuple[str, float]] = []
     match event:
         case MetricsScraped():
+            # Ages are counted back from `at`, so the youngest row is the one that may lie ahead.
             times = [("at", event.at.timestamp() - (float(np.min(event.ages)) if len(event.ages) else 0.0))]
         case LoadScraped():
             times = [("at", event.at.timestamp() - float(min(event.ages, default=0.0)))]
