@@ -140,8 +140,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     new = np.flatnonzero(state.whole("memory_hour") < 0)
     if len(new):
         _begin(state.part(new), hour[new], use[new], at[new])
-    # A gap of an hour counts as a start: a container may then grow into its use once more.
-    restarted = np.flatnonzero(at - state["memory_at"] > _HOUR_SECONDS)
+    restarted = np.flatnonzero(at - state["memory_at"] > _HOUR_SECONDS)  # after such a gap it may grow into its use once more
     if len(restarted):
         state.part(restarted)["memory_started"] = at[restarted]
     over = np.flatnonzero(hour != state.whole("memory_hour"))
@@ -193,7 +192,6 @@ def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
     requests *= (state["memory_weight"] / F4(rings.HOUR) / scale)[
         :, None, None, None
     ]  # in parts of the mean use, as the prior is, too
-    # `needed` is the highest margin that would have been enough in this hour; a smaller one would have been killed.
     killed = state["memory_needed"].reshape(-1, len(GUARDS), len(BASES), 1) > MARGINS
     kept = F4(0.5 ** (1 / MEMORY))
     cost, kills = requests.reshape(len(state), EXPERTS), killed.reshape(len(state), EXPERTS)
@@ -204,10 +202,8 @@ def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
 
 def _settled(state: PolicyState) -> tuple[Singles, Singles]:
     passed = state["memory_unsettled"]
-    return (
-        state["memory_base_sums"] + state["memory_bases"] * passed[:, None],
-        state["memory_guard_sum"] + state["memory_guard"] * passed,
-    )
+    bases = state["memory_base_sums"] + state["memory_bases"] * passed[:, None]
+    return bases, state["memory_guard_sum"] + state["memory_guard"] * passed
 
 
 def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Singles) -> None:
@@ -268,7 +264,6 @@ def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None
     if len(begun):
         part, wanted = state.part(begun), limit[begun] * F4(CENSORED)
         _needed(part, wanted)
-        # A limit that killed us says nothing of higher requests, so use is thought to have gone CENSORED times as high.
         theirs = np.flatnonzero(wanted > part["memory_builtin"])
         if len(theirs):
             builtin_shadow.killed(part.part(theirs), samples.risk_oom[places[begun[theirs]]])
@@ -345,7 +340,6 @@ def wants(state: PolicyState, at: Floats) -> tuple[Singles, Singles]:
     count, last_hour = len(state), state["memory_guard"]
     age = at - state["memory_started"]
     highest = np.maximum(state["memory_bases"][:, 0], 1)
-    # A container that has just started has shown the least of what it will use, so its headroom is largest then.
     floor = F4(WARM) + F4(WARMER) * np.exp2(-np.clip(age, 0, WARM_UP) / WARM_HALF_LIFE).astype(F4)
     growth = np.minimum(F4(GROWTH) * np.maximum(state["memory_growth"], 0), F4(MOST_GROWTH) * highest)
     warm = np.where(age < WARM_UP, np.maximum(floor * highest, last_hour + growth), 0)

@@ -17,7 +17,7 @@ from agents.logic.conditions import condition_rules, unanswered_kills
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.limited_workloads import LimitChange, LimitedWorkloads
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
-from agents.logic.targeted_vpas import TargetedVpas
+from agents.logic.governing_policies import TargetedVpas
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, MemoryLimitFound, VpaConditionsDecided

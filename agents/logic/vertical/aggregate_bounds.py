@@ -41,6 +41,7 @@ class AggregateBounds:
             return key
         workload, container, _ = key
         new = self._new.setdefault(workload, set())
+        # Far from both bounds, as nearly every workload is, no names have to be counted.
         if self._known.label_sets(workload) + len(new) < MOST_CONTAINERS:
             new.add(key)
             return key
@@ -48,6 +49,7 @@ class AggregateBounds:
         if container not in names and len(names) >= MOST_CONTAINERS:
             return None
         if self._known.label_sets(workload) + len(new) >= MOST_LABEL_SETS:
+            # It then counts for the workload whatever a VPA's selector is.
             key = (workload, container, UNKNOWN)
         if not self._exists(key):
             new.add(key)
@@ -66,8 +68,8 @@ class AggregateBounds:
 
     def _names_of(self, workload: str, new: set[RowKey]) -> set[str]:
         """All names of a workload that comes near its bound; found once in a turn."""
-        found = self._names.get(workload)
-        if found is None:
-            found = {name for name, _ in self._known.containers(workload)} | {name for _, name, _ in new}
-            self._names[workload] = found
-        return found
+        names = self._names.get(workload)
+        if names is None:
+            names = {name for name, _ in self._known.containers(workload)} | {name for _, name, _ in new}
+            self._names[workload] = names
+        return names

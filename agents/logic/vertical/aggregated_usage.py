@@ -48,16 +48,18 @@ class Evidence:
 def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int], Sequence[int]]) -> Evidence:
     """The evidence for each member. `parts` gives the rows of the aggregates of one that has several, by its place."""
     single, shares = these.single, np.column_stack([these.rules[:, :6], np.full((len(these.rules), len(_SHARES)), _SHARES)])
+    # Most names have one aggregate, which is read in place.
     if these.all_single:
         return _read(usage, single, shares, usage.memory_percentiles.find(single, shares[:, 3:]))
-    one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
-    total, rows = added(usage, [parts(place) for place in many.tolist()])
-    found = [
-        _read(usage, single[one], shares[one], usage.memory_percentiles.find(single[one], shares[one, 3:])),
-        _read(total, rows, shares[many], total.memory.percentiles(rows, list(shares[many, 3:].T))),
+    alone, summed = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
+    total, rows = added(usage, [parts(place) for place in summed.tolist()])
+    evidence = [
+        _read(usage, single[alone], shares[alone], usage.memory_percentiles.find(single[alone], shares[alone, 3:])),
+        _read(total, rows, shares[summed], total.memory.percentiles(rows, list(shares[summed, 3:].T))),
     ]
-    order = np.argsort(np.concatenate([one, many]), kind="stable")
-    return _joined(found, order)
+    # Back into the order of the members.
+    order = np.argsort(np.concatenate([alone, summed]), kind="stable")
+    return _joined(evidence, order)
 
 
 def _read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats, memory: list[Floats]) -> Evidence:
@@ -99,6 +101,7 @@ def added(usage: ContainerUsage, parts: LevelParts) -> tuple[AggregateSum, Indic
     for into, part in enumerate(parts):
         if len(part) > _MANY:
             _add_all(usage, np.array(part, np.int64), total, into)
+    # Layer by layer: the first aggregate of each name, then the second, which adds up as many names at once as there are.
     few = [part if len(part) <= _MANY else () for part in parts]
     for layer in range(max((len(part) for part in few), default=0)):
         into_all = np.array([i for i, part in enumerate(few) if len(part) > layer], np.int64)
@@ -109,6 +112,7 @@ def added(usage: ContainerUsage, parts: LevelParts) -> tuple[AggregateSum, Indic
 def _add_all(usage: ContainerUsage, others: Indices, total: AggregateSum, into: int) -> None:
     """As `_add` with each of these aggregates in turn."""
     for mine, theirs in ((total.cpu, usage.cpu), (total.memory, usage.memory)):
+        # All aggregates of a name are folded by one policy, so their half lives are equal.
         mine.half_life[into] = theirs.half_life[others[-1]]
         mine.absorb_all(into, theirs, others)
     columns = usage.aggregates
@@ -125,26 +129,26 @@ def _add(usage: ContainerUsage, others: Indices, total: AggregateSum, into: Indi
         mine.absorb(into, theirs, others)
     columns = usage.aggregates
     first, earlier = total.aggregates.floats("first"), columns.floats("first")[others]
-    known = (first[into] != NEVER) & ((earlier == NEVER) | (first[into] <= earlier))
-    first[into] = np.where(known, first[into], earlier)
+    earliest = (first[into] != NEVER) & ((earlier == NEVER) | (first[into] <= earlier))
+    first[into] = np.where(earliest, first[into], earlier)
     last = total.aggregates.floats("last")
     last[into] = np.maximum(last[into], columns.floats("last")[others])
     total.aggregates.whole("count")[into] += columns.whole("count")[others]
 
 
-def _joined(found: Sequence[Evidence], order: Indices) -> Evidence:
+def _joined(evidence: Sequence[Evidence], order: Indices) -> Evidence:
     def join(parts: Sequence[Floats]) -> Floats:
         return np.concatenate(parts)[order]
 
     def reached(resource: int) -> list[Floats]:
-        return [join([each.reached[resource][i] for each in found]) for i in range(len(REACHED))]
+        return [join([part.reached[resource][i] for part in evidence]) for i in range(len(REACHED))]
 
     return Evidence(
-        cpu=[join([each.cpu[i] for each in found]) for i in range(3)],
-        memory=[join([each.memory[i] for each in found]) for i in range(3)],
-        first=join([each.first for each in found]),
-        last=join([each.last for each in found]),
-        count=join([each.count for each in found]),
-        peaks=join([each.peaks for each in found]),
+        cpu=[join([part.cpu[i] for part in evidence]) for i in range(3)],
+        memory=[join([part.memory[i] for part in evidence]) for i in range(3)],
+        first=join([part.first for part in evidence]),
+        last=join([part.last for part in evidence]),
+        count=join([part.count for part in evidence]),
+        peaks=join([part.peaks for part in evidence]),
         reached=(reached(0), reached(1)),
     )

@@ -19,19 +19,21 @@ from schemas.names import Workload
 
 def export(intake: UsageIngest, members: ContainerIndex, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
     """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA that is ours."""
-    held = intake.policies.of(workload.key)
-    if held is None or held.policy.vpa is None or held.policy.foreign:
+    governing = intake.policies.of(workload.key)
+    if governing is None or governing.policy.vpa is None or governing.policy.foreign:
         return ()
-    found = members.containers(workload.key)
-    return tuple(_one(intake, members.rows(member), (workload, held.policy.vpa.name, name), at) for name, member in found)
+    containers = members.containers(workload.key)
+    about = workload, governing.policy.vpa.name
+    return tuple(_checkpoint(intake, members.rows(member), (*about, name), at) for name, member in containers)
 
 
-def _one(intake: UsageIngest, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
+def _checkpoint(intake: UsageIngest, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
     usage = intake.usage
     rows = np.array(parts, np.int64)
     total, (row,) = added(usage, [parts])
     used = usage.containers.used()
     live = used[np.isin(usage.containers["aggregate"][used], rows)]
+    # A peak of a running window is not final: upstream's recommender would count it a second time when the window ends.
     histogram_checkpoints.take_running_peaks(usage, total.memory, int(row), live, at.timestamp())
     numbers = total.aggregates
     return CheckpointSeen(

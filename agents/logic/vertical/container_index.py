@@ -35,8 +35,7 @@ class MemberSelection:
     """Members that are judged together, in order of workload and container, with everything that follows from names and policies.
 
     The arrays have an element for each member of which something may be recommended. `workload` numbers the workloads that were
-    asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it. Mostly the same members
-    are due turn after turn, so selections are cached.
+    asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it.
     """
 
     names: Sequence[RowKey]
@@ -67,12 +66,9 @@ class MemberSelection:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """How containers of one name are judged under one policy: numbers in the order of `_NUMBERS`, and folding rules.
+    """How containers of one name are judged under one policy: numbers in the order of `_NUMBERS`, and folding rules."""
 
-    It holds the policy, so that its identity stays its own.
-    """
-
-    held: PolicyRecord | None
+    record: PolicyRecord | None
     rule: int
     policy: int
     folding: FoldingRules
@@ -130,9 +126,9 @@ class ContainerIndex:
     def policies_changed(self, targets: Iterable[str]) -> Sequence[str]:
         """Look up the policies of these workloads again; `*` stands for all. Returns those that exist."""
         targets = set(targets)
-        found = list(self._keys) if "*" in targets else sorted(targets & self._keys.keys())
-        self.govern(found)
-        return found
+        workloads = list(self._keys) if "*" in targets else sorted(targets & self._keys.keys())
+        self.govern(workloads)
+        return workloads
 
     def __contains__(self, workload: str) -> bool:
         return workload in self._of
@@ -177,6 +173,7 @@ class ContainerIndex:
             due = np.concatenate([due, np.array(others, np.int64)])
         order = self._ordered()
         ranks, last = order.workloads(due), self._selected
+        # Mostly the same members are due turn after turn.
         if last is None or last[0] != self.version or not np.array_equal(last[1], ranks):
             self._selected = last = self.version, ranks, self._select(order, ranks)
         return last[2]
@@ -230,39 +227,43 @@ class ContainerIndex:
         ruled: list[tuple[int, FoldingRules]] = []
         judged: dict[tuple[int, str], _Judged] = {}
         for workload in workloads:
-            held = self._policies.of(workload)
-            parts = self._parts_of(workload, held)
+            record = self._policies.of(workload)
+            parts = self._parts_of(workload, record)
             members = dict(self.containers(workload))
             for container, rows in parts.items():
-                by = judged.get((id(held), container))
-                if by is None:
-                    by = judged[id(held), container] = self._judged(held, container)
-                self._rule(members[container], by, rows)
-                ruled += [(each, by.folding) for each in rows]
+                # By identity, because comparing policies costs more. A judgement holds its policy, so that no other object gets
+                # its id.
+                judgement = judged.get((id(record), container))
+                if judgement is None:
+                    judgement = judged[id(record), container] = self._judged(record, container)
+                self._rule(members[container], judgement, rows)
+                ruled += [(aggregate, judgement.folding) for aggregate in rows]
             self._share(workload)
         self._fold_by(ruled)
+        # Each change of a policy adds lines, and nobody knows when the last container leaves one.
         if self._lines.crowded(len(self.names)):
             self.numbers["rule"] = self._lines.tidy(self.numbers["rule"])
 
-    def _parts_of(self, workload: str, held: PolicyRecord | None) -> dict[str, list[int]]:
+    def _parts_of(self, workload: str, record: PolicyRecord | None) -> dict[str, list[int]]:
         """For each container the rows of its aggregates: by labels, seeds last."""
         parts: dict[str, list[int]] = {}
         keys = sorted(self._keys[workload], key=_order)
         members = self._enter(workload, [container for _, container, _ in keys])
         for key in keys:
             _, container, labels = key
-            found, belongs = self._usage.aggregates.row(key), _belongs(labels, held)
-            self.member[found] = members[container] if belongs else -1
+            aggregate, belongs = self._usage.aggregates.row(key), _belongs(labels, record)
+            self.member[aggregate] = members[container] if belongs else -1
             rows = parts.setdefault(container, [])
             if belongs:
-                rows.append(found)
+                rows.append(aggregate)
         return parts
 
-    def _judged(self, held: PolicyRecord | None, container: str) -> "_Judged":
-        numbers = row(held, container, self._settings)
-        identity = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
-        how = folding(held, container, self._settings)
-        return _Judged(held, self._lines.place(numbers), zlib.crc32(identity.encode()), how)
+    def _judged(self, record: PolicyRecord | None, container: str) -> "_Judged":
+        numbers = row(record, container, self._settings)
+        # A number fits into a column of a table, and tells whether the policy is still that of the last announcement.
+        identity = f"{record.policy.target}\n{record.policy.version}\n{numbers}" if record else ""
+        folding_rules = folding(record, container, self._settings)
+        return _Judged(record, self._lines.place(numbers), zlib.crc32(identity.encode()), folding_rules)
 
     def _rule(self, member: int, by: "_Judged", rows: list[int]) -> None:
         self.numbers["rule"][member] = by.rule
@@ -292,10 +293,11 @@ class ContainerIndex:
     def _fold_by(self, ruled: list[tuple[int, FoldingRules]]) -> None:
         if not ruled:
             return
-        rows = np.array([found for found, _ in ruled], np.int64)
+        rows = np.array([aggregate for aggregate, _ in ruled], np.int64)
         wanted = np.array([(f.window, f.expires, f.cpu_half_life, f.memory_half_life) for _, f in ruled])
         usage, columns = self._usage, self._usage.aggregates
         now = [columns.floats(name)[rows] for name in _FOLDING]
+        # Changing a half life scales a whole row, so only rows whose rules differ are touched.
         other = (np.column_stack(now) != wanted).any(axis=1)
         rows, wanted = rows[other], wanted[other]
         columns.floats("window")[rows], columns.floats("expires")[rows] = wanted[:, 0], wanted[:, 1]
@@ -330,22 +332,24 @@ class ContainerIndex:
                 self._fit()
         self.renamed.append(member)
         self.numbers["single"][member] = -1
-        found = self._announced.find(key)
-        self.numbers["announced"][member] = -1 if found is None else found
+        announced = self._announced.find(key)
+        self.numbers["announced"][member] = -1 if announced is None else announced
+        # Python's own hash of a text differs from process to process.
         self.numbers["spread"][member] = zlib.crc32(workload.encode())
         return member
 
     def _forget(self, workload: str) -> list[str]:
         """Drop members without aggregates; returns their containers."""
-        left = {container for _, container, _ in self._keys[workload]}
-        gone = {container: member for container, member in self.containers(workload) if container not in left}
+        remaining = {container for _, container, _ in self._keys[workload]}
+        gone = {container: member for container, member in self.containers(workload) if container not in remaining}
         for member in gone.values():
             self.numbers["single"][member] = -1
             self._several.pop(member, None)
+        # Numbers are used again, so that the arrays do not grow with every name that ever was.
         self._free += gone.values()
         self._order = None
-        self._of[workload] = tuple(member for container, member in self.containers(workload) if container in left)
-        if not left:
+        self._of[workload] = tuple(member for container, member in self.containers(workload) if container in remaining)
+        if not remaining:
             del self._keys[workload], self._of[workload]
         return list(gone)
 
@@ -355,6 +359,7 @@ class ContainerIndex:
             self.member = np.append(self.member, np.full(missing, -1, np.int64))
         size = len(self.numbers["rule"])
         if len(self.names) > size:
+            # By an eighth at a time: growing one by one would copy everything for each new container.
             more = max(256, size // 8)
             self.numbers = {name: np.append(array, np.zeros(more, np.int64)) for name, array in self.numbers.items()}
 
@@ -364,11 +369,12 @@ def _order(key: RowKey) -> tuple[str, bool, str]:
     return (container, labels.startswith(SEED), labels)
 
 
-def _belongs(labels: str, held: PolicyRecord | None) -> bool:
+def _belongs(labels: str, record: PolicyRecord | None) -> bool:
     """Whether usage under these labels counts for the policy's pods; without a VPA, all of a workload's own does."""
-    vpa = held.policy.vpa if held else None
+    vpa = record.policy.vpa if record else None
     if labels.startswith(SEED):
         return vpa is not None and labels == f"{SEED}{vpa.name}"
+    # Usage of a pod that no source has reported cannot be told apart by a selector.
     if vpa is None or labels == UNKNOWN:
         return True
     return vpa.selector is None or matches(vpa.selector, labels)

@@ -1,7 +1,6 @@
 """All members of a partition in order of workload and container, so that whole workloads are found by arithmetic on arrays.
 
-A turn looks at thousands of containers, and looking each up by name took longer than judging it. The order follows from names
-alone; it is made again when a container name comes or goes.
+The order follows from names alone; it is made again when a container name comes or goes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,6 +53,7 @@ class MemberOrder:
         """
         if len(ranks) == len(self.members):  # one container each: all of them
             return self.members, self.members, ranks
+        # A turn looks at thousands of containers, and looking each up by name took longer than judging it.
         begins, ends = self.begins[ranks], self.begins[ranks + 1]
         workload = np.repeat(np.arange(len(ranks)), ends - begins)
         return self.members[begins], self.members[in_stretches(begins, ends)], workload

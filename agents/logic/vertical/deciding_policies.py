@@ -24,6 +24,7 @@ def deciding_rules(
     adaptive = policy_of(ADAPTIVE)
     others = [policy_of("" if name == ADAPTIVE else name) for name in (settings.policy, settings.shadow_policy)]
     decides = EstimationRules(settings, floors, leaks, policy=others[0], chosen=adaptive)
+    # A shadow is for every container, also for those that a rule gives to another policy.
     shadow = replace(decides, chosen=None, policy=adaptive if settings.shadow_policy == ADAPTIVE else others[1])
     return decides, shadow, PolicyStates(policy for policy in (adaptive, *others) if policy is not None)
 
@@ -39,6 +40,7 @@ def feed_of(
         members,
         states,
         [policy for policy in everywhere.values() if policy.observe is not None],
+        # It must not be shown a sample twice where it also sees every container.
         None if chosen is None or chosen.reference in everywhere else chosen,
         partial(known_of, usage, members, decides.settings),
         asked=decides.settings.policy == ADAPTIVE,

@@ -1,7 +1,6 @@
 """Builds the recommender's decisions, with every number that a person needs to redo the sum.
 
-Most readers of decisions only read the amounts. So numbers are taken out of the arrays for all decisions of a turn at once, and
-`because` is written when it is first needed, from columns of texts. What is equal in every decision (the stage's settings) is
+Numbers are taken out of the arrays for all decisions of a turn at once. What is equal in every decision (the stage's settings) is
 cited, not repeated.
 """
 
@@ -83,7 +82,7 @@ class Grounds:
     @property
     def cause(self) -> tuple[Place, ...]:
         """All places: policy, OOM kill, node and scrapes."""
-        return (*(found.place for found in (self.policy, self.oom) if found), *self.places)
+        return (*(record.place for record in (self.policy, self.oom) if record), *self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,7 @@ class DecisionBuilder:
     def nothing(self, workload: str, grounds: Grounds) -> list[Decided]:
         """The decision that nothing is recommended for a workload, for its own topic and its cluster's."""
         event = self.event(workload, grounds, (), {**self.inline(), "containers": {}, "policy": body(grounds.policy)})
+        # The updater needs a cluster's recommendations in one partition, so each goes to a second topic under another key.
         topics = (("recommendations", workload), ("recommendations-by-cluster", event.workload.cluster))
         return [Decided(topic, key, event, grounds.cause) for topic, key in topics]
 
@@ -160,10 +160,10 @@ class RecommendationBatch:
 
     def decision(self, number: int) -> "DeferredRecommendation":
         """The decision about `subjects[number]`."""
-        made = self._made.get(number)
-        if made is None:
-            made = self._made[number] = DeferredRecommendation(self, number)
-        return made
+        deferred = self._made.get(number)
+        if deferred is None:
+            deferred = self._made[number] = DeferredRecommendation(self, number)
+        return deferred
 
     @cached_property
     def numbers(self) -> "UsageNumbers":
@@ -208,22 +208,23 @@ class DeferredRecommendation:
 
     def _build(self) -> RequestsRecommended:
         of, grounds = self._of, self._of.grounds[self._number]
-        found = range(of.begins[self._number], of.begins[self._number + 1])
-        names = [of.containers[place][1] for place in found]
+        places = range(of.begins[self._number], of.begins[self._number + 1])
+        names = [of.containers[place][1] for place in places]
 
+        # Most readers of decisions only read the amounts, so this text is written when it is first needed.
         def because() -> bytes:
             content = {
                 **of.builder.inline(),
-                "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
+                "containers": {name: of.numbers.reasons(place) for name, place in zip(names, places, strict=True)},
                 "policy": body(grounds.policy),
-                **of.numbers.node(found[0]),
-                **of.decided_by(names, found),
+                **of.numbers.node(places[0]),
+                **of.decided_by(names, places),
                 **({"left_out": grounds.left_out} if grounds.left_out else {}),
                 **({"floors": grounds.floors} if grounds.floors else {}),
             }
             return plain_json.dumps(content)
 
-        amounts = [of.numbers.container(place, name) for name, place in zip(names, found, strict=True)]
+        amounts = [of.numbers.container(place, name) for name, place in zip(names, places, strict=True)]
         return of.builder.event(self.subject, grounds, amounts, JsonObject(because))
 
 
@@ -244,6 +245,7 @@ class UsageNumbers:
 
     def reasons(self, place: int) -> orjson.Fragment:
         """The numbers under the amounts of a container, as `_layout` has them."""
+        # The texts of a thousand containers are made a column at a time, and put into their layout by one `%`.
         return orjson.Fragment(self._layouts[place] % self._columns[place])
 
     def node(self, place: int) -> dict[str, object]:
@@ -267,17 +269,17 @@ class UsageNumbers:
         amounts, uncapped = self._done.amounts[self._places], self._done.uncapped[self._places]
         cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
         memory = np.column_stack([amounts[:, 3:], uncapped[:, 1]])
-        return _known(cores, Cores), _known(memory, lambda found: Bytes(int(found)))
+        return _known(cores, Cores), _known(memory, lambda amount: Bytes(int(amount)))
 
     @cached_property
     def _layouts(self) -> list[str]:
         """The layout of each container. Nearly all have the same rules, and those that are equal share one."""
-        rules, made = self._done.of.rules[self._places], dict[bytes, str]()
+        rules, layouts = self._done.of.rules[self._places], dict[bytes, str]()
         rows = [row.tobytes() for row in rules]
         for place, row in enumerate(rows):
-            if row not in made:
-                made[row] = plain_json.dumps(_layout(self._own.differing(rules[place].tolist()))).decode()
-        return [made[row] for row in rows]
+            if row not in layouts:
+                layouts[row] = plain_json.dumps(_layout(self._own.differing(rules[place].tolist()))).decode()
+        return [layouts[row] for row in rows]
 
     @cached_property
     def _columns(self) -> list[tuple[str, ...]]:
@@ -338,7 +340,7 @@ def _texts(column: Floats | Indices) -> list[str]:
 
 def _known(amounts: Floats, unit: Callable[[float], A]) -> list[list[A | None]]:
     """The amounts as plain values of their unit, row by row; None for those that are unknown."""
-    return [[None if isnan(found) else unit(found) for found in row] for row in amounts.tolist()]
+    return [[None if isnan(amount) else unit(amount) for amount in row] for row in amounts.tolist()]
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,8 @@
 """Estimates the containers that are due in the coming turns together, as long as nothing that an estimate rests on changes.
 
 An estimate follows from usage, policies, rules and nodes, and not from the time. So while no record changes any of these, a later
-turn would find what this one finds, and an estimate of a few containers costs almost as much as one of a thousand. Nothing of
-this is kept in a checkpoint: whether containers are estimated early or in their turn changes no decision.
+turn would find what this one finds. Nothing of this is kept in a checkpoint: whether containers are estimated early or in their
+turn changes no decision.
 """
 
 from bisect import bisect_right
@@ -92,11 +92,13 @@ class EarlyEstimates:
         """
         self._quiet += 1
         if self._window is None or span.now > self._window.until:
+            # An estimate of a few containers costs almost as much as one of a thousand.
             self._window = self._look_ahead(span) if self._quiet > _FEW else None
         return None if self._window is None else self._window.due(span)
 
     def _look_ahead(self, span: TurnSpan) -> _Window | None:
-        """Estimate what is due in this turn and in as many more as were quiet, so in vain at most as much as was not."""
+        """Estimate what is due in this turn and in as many more as were quiet."""
+        # As far ahead as it was quiet before, so that at most as much is estimated in vain as was not.
         until = min(span.now + (span.now - span.before) * self._quiet, span.before + self._schedule.period - 1)
         coming = self._schedule.coming(TurnSpan(span.before, until)) if until >= span.now else None
         if coming is None:

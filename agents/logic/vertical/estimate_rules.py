@@ -69,26 +69,26 @@ class FoldingRules:
     memory_half_life: float
 
 
-def entry_of(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
+def entry_of(record: PolicyRecord | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
     """The policy of a container, with its VPA's annotations; without its own settings if these are disabled."""
-    entry = bounds(held, container)
+    entry = bounds(record, container)
     if not settings.per_vpa:
         entry = replace(entry, oom_ratio=None, oom_minimum=None, memory_window=None, memory_windows=None)
         return replace(entry, policy=None, tuning=Tuning())
-    if held is None or held.policy.vpa is None or not held.policy.vpa.annotations:
+    if record is None or record.policy.vpa is None or not record.policy.vpa.annotations:
         return entry
-    vpa = held.policy.vpa
+    vpa = record.policy.vpa
     policy = vpa_annotations.policy_of(vpa.annotations, container) or entry.policy
     return replace(entry, policy=policy, tuning=_annotated(vpa, container, entry.tuning))
 
 
-def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> list[float]:
+def row(record: PolicyRecord | None, container: str, settings: VerticalSettings) -> list[float]:
     """The numbers for one container, in the order of COLUMNS."""
-    entry = entry_of(held, container, settings)
+    entry = entry_of(record, container, settings)
     tuned = entry.tuning
     shares = [share for resource in ("cpu", "memory") for share in _percentiles(tuned, settings, resource)]
     controlled = entry.controlled_resources
-    whole = settings.integer_cpu and _integer(held, container)
+    whole = settings.integer_cpu and _integer(record, container)
     return [
         *shares,
         _or(tuned.margin, settings.margin),
@@ -102,26 +102,24 @@ def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -
         float((entry.policy or settings.policy) == ADAPTIVE),
         _or(tuned.risk_cpu, settings.risk_cpu),
         _or(tuned.risk_oom, settings.risk_oom),
-        float(held is None or held.policy.update_mode not in _EVICTING),
+        float(record is None or record.policy.update_mode not in _EVICTING),
     ]
 
 
 def _percentiles(tuned: Tuning, settings: VerticalSettings, resource: str) -> tuple[float, float, float]:
-    """The percentiles of lower bound, target and upper bound. A target beyond its own bound takes the bound with it.
-
-    So the bound keeps its distance by confidence. If only the amounts were put in order, a bound would be the target itself, and
-    a pod would be changed with every step of it.
-    """
+    """The percentiles of lower bound, target and upper bound. A target beyond its own bound takes the bound with it."""
     lower, target, upper = (
         _or(getattr(tuned, name), getattr(settings, name))
         for name in (f"{bound}_{resource}_percentile" for bound in ("lower", "target", "upper"))
     )
+    # So the bound keeps its distance by confidence. If only the amounts were put in order, a bound would be the target itself,
+    # and a pod would be changed with every step of it.
     return min(lower, target), target, max(upper, target)
 
 
-def folding(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> FoldingRules:
+def folding(record: PolicyRecord | None, container: str, settings: VerticalSettings) -> FoldingRules:
     """How the usage of one container is folded."""
-    entry = entry_of(held, container, settings)
+    entry = entry_of(record, container, settings)
     window = _or(entry.memory_window, settings.memory_window)
     return FoldingRules(
         window,
@@ -131,8 +129,8 @@ def folding(held: PolicyRecord | None, container: str, settings: VerticalSetting
     )
 
 
-def _integer(held: PolicyRecord | None, container: str) -> bool:
-    vpa = held.policy.vpa if held else None
+def _integer(record: PolicyRecord | None, container: str) -> bool:
+    vpa = record.policy.vpa if record else None
     return vpa is not None and vpa.annotations.get(INTEGER_CPU.format(container)) == "true"
 
 
@@ -174,6 +172,7 @@ class RuleLines:
     def of(self, places: Indices) -> Floats:
         """The lines at these places; if all are the same line, it is there once and read-only."""
         if len(places) and (places == places[0]).all():
+            # Most fleets have one line of rules, and a copy of it for each container would be megabytes.
             return np.broadcast_to(self._lines[places[0]], (len(places), self._lines.shape[1]))
         return self._lines[places]
 
@@ -192,6 +191,7 @@ class RuleLines:
     def place(self, numbers: Sequence[float]) -> int:
         """The place of a line; added if new."""
         line = np.array(numbers, np.float64)
+        # By bits, because NaN stands for "not set" and equals nothing, not even itself.
         place = self._places.setdefault(line.tobytes(), len(self._places))
         if place == len(self._lines):
             more = np.zeros((max(16, place // 8), self._lines.shape[1]))
@@ -201,8 +201,8 @@ class RuleLines:
 
     def tidy(self, wanted: Indices) -> Indices:
         """Drop unused lines; returns the new places of the others."""
-        kept, places = np.unique(wanted, return_inverse=True)
-        self._lines = self._lines[kept]
+        used, places = np.unique(wanted, return_inverse=True)
+        self._lines = self._lines[used]
         self._places = {line.tobytes(): place for place, line in enumerate(self._lines)}
         return np.asarray(places, np.int64)
 
@@ -211,7 +211,7 @@ NOTHING = Amounts()
 
 
 def limits_of(entry: ContainerPolicy, maximum: Amounts = NOTHING) -> tuple[float, float, float, float]:
-    """Least and most millicores, least and most bytes; NaN where nothing is set. Zero means not set, as in upstream."""
+    """Least and most millicores, least and most bytes; NaN where nothing is set."""
     least, most = entry.min_allowed, entry.max_allowed
     cpu = most.cpu if most.cpu is not None else maximum.cpu
     memory = most.memory if most.memory is not None else maximum.memory
@@ -219,7 +219,7 @@ def limits_of(entry: ContainerPolicy, maximum: Amounts = NOTHING) -> tuple[float
 
 
 def _bound(amount: float | None, scale: float) -> float:
-    return round(amount * scale, 6) if amount else float("nan")
+    return round(amount * scale, 6) if amount else float("nan")  # zero means not set, as in upstream
 
 
 def cap(amounts: Floats, least: Floats, most: Floats) -> Floats:

@@ -1,7 +1,4 @@
-"""The last announcement about each container, and so what is new.
-
-Any change of a target is new; a bound must have moved by `bounds_step` of itself, because bounds move with every sample.
-"""
+"""The last announcement about each container, and so what is new."""
 
 from collections.abc import Sequence
 
@@ -41,6 +38,7 @@ class Announced:
             return np.ones(len(places), np.bool_)
         before = np.column_stack([self.table.floats(name)[rows] for name in AMOUNTS])
         governed = self.members.numbers["policy"][members] != self.policy(members)
+        # Any change of a target is new. A bound must have moved by a step, because bounds move with every sample.
         return np.asarray((rows < 0) | governed | done.moved(places, before, bounds_step))
 
     def remember(self, done: Recommendation, places: Indices) -> None:

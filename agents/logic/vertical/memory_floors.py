@@ -2,12 +2,7 @@
 
 Such a container cannot live with what it has, and a percentile over all pods of its workload grows too slowly for it: nine of
 ten pods that were killed earlier hold it back. So a container that is killed within minutes of its start is recommended at least
-twice what it requested, and after each further kill three times what that was killed under, or twice if it lived for minutes,
-until it lives: who needs twenty times its memory has it after three kills, and nobody is given more than three times too much. A
-kill under no more than was tried before says nothing new. An hour after a floor was raised the use of those that live with it is
-known: then it comes down to the most of that, and so do the pods that have more, which leaves room for those that still wait for
-it. A floor ends as late as usage is forgotten, as the kill may be all that was ever seen of the need: a peak of seconds at each
-start lies between two scrapes.
+twice what it requested, and after each further kill two or three times what that was killed under, until it lives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,20 +62,24 @@ class MemoryFloors:
             return
         key = f"{event.workload.key}/{event.container}"
         before = self.floor(key, now)
-        had = int(event.memory_request or 0)
-        if before is not None and had <= before.tried:
+        requested = int(event.memory_request or 0)
+        # A kill under no more than was tried before says nothing new.
+        if before is not None and requested <= before.tried:
             self.table.upsert(key, replace(before, killed=now))
             return
         failures = 1 if before is None else before.failures + 1
+        # So who needs twenty times its memory has it after three kills, and nobody is given more than three times too much.
         step = LARGE_STEP if before is not None and ran < AT_ONCE else STEP
-        needed = min(max(had, used) * step, bounds.MOST_BYTES)
+        needed = min(max(requested, used) * step, bounds.MOST_BYTES)
         least = int(needed) if before is None else max(int(needed), before.memory)
         if least > 0:
-            self.table.upsert(key, MemoryFloor(Bytes(least), Bytes(had), failures, now, raised=now))
+            self.table.upsert(key, MemoryFloor(Bytes(least), Bytes(requested), failures, now, raised=now))
 
     def floor(self, key: str, now: int) -> MemoryFloor | None:
         """The floor of `workload/container`, if it still holds."""
         floor = self.table.get(key)
+        # As late as usage is forgotten, because the kill may be all that was ever seen of the need: a peak of seconds at each
+        # start lies between two scrapes.
         return None if floor is None or now - floor.killed >= self._lasts else floor
 
     def review(self, now: int, most_used: Callable[[str, str], float]) -> set[str]:
@@ -93,6 +92,8 @@ class MemoryFloors:
             workload, _, container = key.rpartition("/")
             if now - floor.killed >= self._lasts:
                 self.table.remove(key)
+            # The use of those that live with the floor is known by now. Pods that have more come down with it, which leaves room
+            # for those that still wait.
             elif now - floor.raised >= SETTLES and floor.tried < (used := most_used(workload, container)):
                 after = replace(floor, memory=Bytes(min(floor.memory, int(used))), settled=True)
                 if after != floor:
@@ -102,7 +103,7 @@ class MemoryFloors:
 
     def of(self, workload: str, containers: Iterable[str]) -> Mapping[str, object]:
         """The floors of a workload's containers, with the numbers that they follow from."""
-        held = ((name, self.table.get(f"{workload}/{name}")) for name in containers) if len(self.table) else ()
+        floors = ((name, self.table.get(f"{workload}/{name}")) for name in containers) if len(self.table) else ()
         return {
             name: {
                 "memory": floor.memory,
@@ -111,24 +112,22 @@ class MemoryFloors:
                 "killed": times.rfc3339(times.from_ms(floor.killed)),
                 **({"settled": True} if floor.settled else {}),
             }
-            for name, floor in held
+            for name, floor in floors
             if floor is not None
         }
 
     def bounded(self, memory: Estimate, members: ContainerIndex, these: MemberSelection) -> Estimate:
-        """Memory, its targets and upper bounds not below the floors of their containers with the margin of any recommendation.
-
-        Where a floor has settled, no confidence is missing any more: the upper bound is a little above the target.
-        """
+        """Memory, its targets and upper bounds not below the floors of their containers with the margin of any recommendation."""
         floors = dict(self._of_members(members))
         hit = np.flatnonzero(np.isin(these.members, list(floors))) if floors else ()
         if not len(hit):
             return memory
-        known = [floors[member] for member in these.members[hit].tolist()]
-        least = with_margin(np.array([float(floor.memory) for floor in known]), these.rules[hit, PLACE["margin"]])
+        binding = [floors[member] for member in these.members[hit].tolist()]
+        least = with_margin(np.array([float(floor.memory) for floor in binding]), these.rules[hit, PLACE["margin"]])
         target, upper = memory.target.copy(), memory.upper.copy()
         target[hit] = np.fmax(target[hit], least)
-        settled = np.array([floor.settled for floor in known])
+        settled = np.array([floor.settled for floor in binding])
+        # Where a floor has settled no confidence is missing any more, so the upper bound is a little above the target.
         upper[hit] = np.where(settled, target[hit] * (1.0 + SLACK), np.fmax(upper[hit], least))
         return replace(memory, target=target, upper=upper)
 

@@ -1,10 +1,7 @@
 """Containers whose memory only rises, and the bound of growth that they get instead of ever more memory.
 
 A recommendation follows use, so it would feed a leak for ever. From the hour in which a leak is found, a container's memory
-target is at most what it was then, and `leak_growth` of that more for each day that has begun since. That bound holds until a
-day has passed in which no pod of the workload was seen to leak, so that a restart, after which memory has to rise for hours
-again, does not end it. But nobody is told any longer that it leaks once its memory came back. An owner's minimum wins over the
-bound, and so does the floor of a container that is killed soon after each start.
+target is at most what it was then, and `leak_growth` of that more for each day that has begun since.
 """
 
 import math
@@ -99,14 +96,12 @@ class MemoryLeaks:
     def __init__(self) -> None:
         self.table: ObjectTable[KnownLeak] = ObjectTable("leaks", KnownLeak, 64)
 
-    def take(self, found: Iterable[tuple[str, str, RisingMemory]], announced: RowTable, now: int) -> list[LeakChange]:
-        """These leaked in an hour that has ended; returns the new ones. `announced` has the targets in force.
-
-        A turn may have the history of weeks; what leaked more than a day before it is over.
-        """
+    def take(self, rising_memory: Iterable[tuple[str, str, RisingMemory]], announced: RowTable, now: int) -> list[LeakChange]:
+        """These leaked in an hour that has ended; returns the new ones. `announced` has the targets in force."""
+        # A turn may have the history of weeks; what leaked more than a day before it is over.
         return [
             LeakChange(workload, container, known)
-            for workload, container, rising in found
+            for workload, container, rising in rising_memory
             if now - (rising.hour + 1) * int(HOUR * 1000) < LASTS
             and (known := self._see(workload, container, rising, announced, now)) is not None
         ]
@@ -117,14 +112,16 @@ class MemoryLeaks:
         known = self.table.get(key)
         if known is None:
             row = announced.find((workload, container))
+            # What was announced last, because the use of this hour has the leak in it already.
             target = math.nan if row is None else float(announced.floats("target_memory")[row])
             known = KnownLeak(rising, rising.last if math.isnan(target) else target, now, now)
             self.table.upsert(key, known)
             return known
-        before = [each for each in (known.rising, *known.others) if not known.end and each.pod != rising.pod]
-        newest = max(each.hour for each in (*before, rising))
+        before = [series for series in (known.rising, *known.others) if not known.end and series.pod != rising.pod]
+        newest = max(series.hour for series in (*before, rising))
         leaking = sorted(
-            (each for each in (*before, rising) if each.hour >= newest - 1), key=lambda each: (-each.hour, -each.rate)
+            (series for series in (*before, rising) if series.hour >= newest - 1),
+            key=lambda series: (-series.hour, -series.rate),
         )
         latest = replace(known, rising=leaking[0], others=tuple(leaking[1:_PODS]), seen=now, end="")
         if known.end:
@@ -133,16 +130,14 @@ class MemoryLeaks:
         return latest if known.end else None
 
     def end(self, now: int, end_of: Callable[[str, str, RisingMemory], LeakEnd | None]) -> list[LeakChange]:
-        """The leaks that end in this turn, because the memory of each pod of theirs came back; `end_of` says by what.
-
-        What was seen to leak in this very turn, which may have the history of days, ends in a later one.
-        """
+        """The leaks that end in this turn, because the memory of each pod of theirs came back; `end_of` says by what."""
         ended = []
         for key, known in sorted(self.table.items()):
+            # What was seen to leak in this very turn, which may have the history of days, ends in a later one.
             if known.end or known.seen == now:
                 continue
             workload, _, container = key.rpartition("/")
-            leaking = [each for each in (known.rising, *known.others) if end_of(workload, container, each) is None]
+            leaking = [series for series in (known.rising, *known.others) if end_of(workload, container, series) is None]
             if leaking and leaking[0] is known.rising:
                 continue
             if leaking:
@@ -154,30 +149,29 @@ class MemoryLeaks:
         return ended
 
     def review(self, now: int) -> list[LeakChange]:
-        """Drop the leaks that nobody saw for a day, count the days of the others, and return all of them, once an hour.
-
-        A leak that was found, was found again or ended in this very turn is left out: the turn says it once.
-        """
+        """Drop the leaks that nobody saw for a day, count the days of the others, and return all of them, once an hour."""
         reviewed = []
         for key, leak in sorted(self.table.items()):
             workload, _, container = key.rpartition("/")
             known = replace(leak, days=1 + (now - leak.found) // LASTS)
+            # Only after a day, so that a restart, after which memory has to rise for hours again, does not end the bound.
             if over := now - known.seen >= LASTS:
                 self.table.remove(key)
             elif known != leak:
                 self.table.upsert(key, known)
+            # A leak that was found, was found again or ended in this very turn has been said once already.
             if now not in (known.found, known.ended):
                 reviewed.append(LeakChange(workload, container, known, over=over, again=not over, quiet=bool(known.end)))
         return reviewed
 
     def bounded(self, amounts: Floats, members: ContainerIndex, these: MemberSelection, but: Iterable[str]) -> Floats:
         """(members, 6) These amounts, named by AMOUNTS, with no more memory than leaks are given; `but` these get none."""
-        known = dict(self._members(members, set(but)))
-        hit = np.flatnonzero(np.isin(these.members, list(known))) if known else ()
+        leaks = dict(self._members(members, set(but)))
+        hit = np.flatnonzero(np.isin(these.members, list(leaks))) if leaks else ()
         if not len(hit):
             return amounts
         growth = these.rules[hit, PLACE["leak_growth"]]
-        most = [_most(known[member], by) for member, by in zip(these.members[hit].tolist(), growth.tolist(), strict=True)]
+        most = [_most(leaks[member], by) for member, by in zip(these.members[hit].tolist(), growth.tolist(), strict=True)]
         amounts = amounts.copy()
         amounts[hit, _MEMORY] = np.minimum(amounts[hit, _MEMORY], np.array(most)[:, None])
         return amounts
@@ -185,10 +179,10 @@ class MemoryLeaks:
     def of(self, workload: str, members: ContainerIndex) -> tuple[MemoryLeak, ...]:
         """The leaks of a workload's containers, as its decision says them."""
         containers = members.containers(workload) if len(self.table) else ()
-        found = ((member, name, self.table.get(f"{workload}/{name}")) for name, member in containers)
+        leaks = ((member, name, self.table.get(f"{workload}/{name}")) for name, member in containers)
         return tuple(
             _described(workload, name, known, members.rule(member, "leak_growth"))
-            for member, name, known in found
+            for member, name, known in leaks
             if known is not None
         )
 
@@ -210,6 +204,7 @@ def _described(workload: str, container: str, known: KnownLeak, growth: float) -
     """The form of a leak in decisions."""
     rising, limit = known.rising, int(known.rising.limit)
     end = (rising.hour + 1) * HOUR
+    # A leak that is found has risen, so its rate is above 0.
     hours = (limit - rising.last) / rising.rate if limit else math.inf
     full = None if math.isinf(hours) else times.from_seconds(min(end + max(0.0, hours) * HOUR, bounds.LAST_SECOND))
     return MemoryLeak(

@@ -1,7 +1,7 @@
 """The nodes of clusters, and which of them a pod would fit best.
 
 A pod must fit one node, so nodes are compared as a whole and not resource by resource: a node only counts if no other one has as
-much of both. Cordons and reboots pass, so a node counts until it is removed; other pods on it are not subtracted.
+much of both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,10 +79,12 @@ class NodeIndex:
     def _put(self, event: NodeChanged, place: Place) -> set[str]:
         key, cpu, memory = f"{event.cluster}/{event.node}", event.allocatable.cpu, event.allocatable.memory
         old = self.table.get(key)
+        # A node that has not reported its amounts yet has room for nothing.
         if not cpu or not memory:
             return {event.cluster} if self.table.remove(key) else set()
         if old is not None and (old.cpu, old.memory) == (cpu, memory):
             return set()
+        # A node counts until it is removed: cordons and reboots pass, and a cap that followed them would move pods for nothing.
         self.table.upsert(key, NodeRoom(event.node, float(cpu), float(memory), place))
         return {event.cluster}
 
@@ -96,11 +98,11 @@ class NodeIndex:
 
 
 def _unmatched(nodes: list[NodeRoom]) -> tuple[NodeRoom, ...]:
-    found: list[NodeRoom] = []
+    largest: list[NodeRoom] = []
     for node in sorted(nodes, key=lambda node: (-node.cpu, -node.memory, node.name)):
-        if not found or node.memory > found[-1].memory:
-            found.append(node)
-    return tuple(found)
+        if not largest or node.memory > largest[-1].memory:
+            largest.append(node)
+    return tuple(largest)
 
 
 def _sizes(nodes: tuple[NodeRoom, ...]) -> list[tuple[float, float]]:
@@ -136,12 +138,13 @@ def fit(amounts: Floats, workloads: Sequence[str], nodes: NodeIndex) -> tuple[Fl
     """
     numbers: dict[str, int] = {}
     pods = np.array([numbers.setdefault(workload, len(numbers)) for workload in workloads], np.int64)
-    known = np.nan_to_num(amounts)
-    columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in known.T]
+    wanted = np.nan_to_num(amounts)
+    columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in wanted.T]
     sums = np.asarray(np.column_stack(columns), np.float64)
     chosen = _choose(sums, [cluster_of(workload) for workload in numbers], nodes)
     room = np.array([_room(node) for node in chosen]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # All containers alike, so that the pod keeps its proportions.
         cut = np.trunc(amounts * room[pods] / sums[pods])
     return np.where((sums > room)[pods], cut, amounts), NodeFit(pods, chosen, sums)
 
@@ -155,6 +158,7 @@ def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> list[Nod
         here = np.array([place for place, name in enumerate(clusters) if name == cluster])
         room = np.array([_room(node) for node in largest])
         target, upper = (_share(sums[here][:, places], room) for places in ((1, 4), (2, 5)))
+        # The node that cuts the target least; among equal ones that which cuts the upper bound least.
         best = np.where(target == target.max(axis=1, keepdims=True), upper, -1.0).argmax(axis=1)
         for place, node in zip(here.tolist(), best.tolist(), strict=True):
             chosen[place] = largest[node]

@@ -53,6 +53,7 @@ def clamp(amounts: Floats) -> Floats:
 
 def with_margin(amounts: Floats, margin: Floats | float) -> Floats:
     """An amount and its margin: base + int(base * margin)."""
+    # Upstream cuts the margin to a whole number before it adds it.
     return clamp(amounts + clamp(amounts * margin))
 
 
@@ -64,6 +65,7 @@ def confidence(first: Floats, last: Floats, count: Floats, interval: float) -> F
 def with_confidence(amounts: Floats, sure: Floats, bound: ConfidenceBound) -> Floats:
     """A bound: amount * (1 + m / c) ^ e; c = 0 makes the factor 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
+        # A confidence of 0 makes the factor 0 or infinite.
         return clamp(amounts * power(1.0 + bound.multiplier / sure, bound.exponent))
 
 
@@ -72,13 +74,13 @@ def rounded(amounts: Floats, step: int) -> Floats:
     return amounts if step <= 1 else np.ceil(amounts / step) * step
 
 
-def estimate(found: Floats, sure: Floats, *, margin: Floats, minimum: Floats) -> tuple[Floats, Floats, Floats]:
+def estimate(percentiles: Floats, sure: Floats, *, margin: Floats, minimum: Floats) -> tuple[Floats, Floats, Floats]:
     """Lower, target and upper amounts by upstream's chain: percentile, margin, confidence, minimum.
 
-    `found` holds the three percentiles in amounts, one on its first axis each; the other arguments have the shape of one of them.
-    Every step works element by element, so several resources go through it at once as one more axis.
+    `percentiles` holds three of them in amounts, one on its first axis each; the other arguments have the shape of one of them.
     """
-    lower, target, upper = with_margin(clamp(found), margin)
+    # Every step works element by element, so several resources go through it at once as one more axis.
+    lower, target, upper = with_margin(clamp(percentiles), margin)
     return (
         np.maximum(with_confidence(lower, sure, LOWER), minimum),
         np.maximum(target, minimum),

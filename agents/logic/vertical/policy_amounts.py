@@ -61,15 +61,16 @@ def overruled(
     blocks = range(0, len(places), _BLOCK)
     parts = [state] if len(blocks) == 1 else [state.part(np.arange(begin, min(begin + _BLOCK, len(places)))) for begin in blocks]
     try:
-        found = [
+        answers = [
             answer(policy, seen(usage, of, places[begin : begin + _BLOCK]), part)
             for begin, part in zip(blocks, parts, strict=True)
         ]
     except PolicyFault as fault:
+        # `adaptive` is ours: a fault of it is a fault of the program, which must not hide behind the built-in estimator.
         if policy.strict:
             raise
         return cpu, memory, str(fault)
-    amounts = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+    amounts = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
     amounts[:3] *= MILLI
     amounts = _whole(amounts)
     return _with(cpu, places, amounts[:3]), _with(memory, places, amounts[3:]), ""
@@ -131,21 +132,21 @@ class _Lists:
 
 def _histograms(own: Histograms, single: Indices, lists: _Lists, resource: str) -> HistogramColumns:
     def weights() -> Floats:
-        found, one, many = np.zeros((len(single), own.width)), single >= 0, single < 0
-        found[one] = _weights(own, single[one])
-        if many.any():
+        block, alone, several = np.zeros((len(single), own.width)), single >= 0, single < 0
+        block[alone] = _weights(own, single[alone])
+        if several.any():
             total, rows = lists.sums
-            found[many] = _weights(getattr(total, resource), rows)
-        return found
+            block[several] = _weights(getattr(total, resource), rows)
+        return block
 
     def percentile(share: float) -> Floats:
-        found, one, many = np.zeros(len(single)), single >= 0, single < 0
-        found[one] = own.percentiles(single[one], [share])[0]
-        if many.any():
+        percentiles, alone, several = np.zeros(len(single)), single >= 0, single < 0
+        percentiles[alone] = own.percentiles(single[alone], [share])[0]
+        if several.any():
             total, rows = lists.sums
             summed: Histograms = getattr(total, resource)
-            found[many] = summed.percentiles(rows, [share])[0]
-        return found
+            percentiles[several] = summed.percentiles(rows, [share])[0]
+        return percentiles
 
     return HistogramColumns(own.scale.starts.copy(), weights, percentile)
 
@@ -162,8 +163,9 @@ def _recent_peaks(usage: ContainerUsage, lists: Sequence[Sequence[int]]) -> Floa
     used = usage.containers.used()
     aggregates = usage.containers.whole("aggregate")[used]
     linked = aggregates >= 0
-    known = np.array([row for rows in lists for row in rows], np.int64)
-    peaks = np.zeros(int(max(aggregates.max(initial=0), known.max(initial=0))) + 1)
+    wanted = np.array([row for rows in lists for row in rows], np.int64)
+    peaks = np.zeros(int(max(aggregates.max(initial=0), wanted.max(initial=0))) + 1)
+    # The highest of all pods that share an aggregate.
     np.maximum.at(peaks, aggregates[linked], usage.containers.floats("peak")[used][linked])
     return np.array([peaks[list(rows)].max(initial=0.0) for rows in lists])
 

@@ -46,9 +46,9 @@ class HistogramColumns:
     @cached_property
     def weights(self) -> Floats:
         """(n, buckets) What samples in each bucket weigh now, in units that only compare within a row. Read-only."""
-        made = self._weights() if callable(self._weights) else self._weights
-        made.flags.writeable = False
-        return made
+        weights = self._weights() if callable(self._weights) else self._weights
+        weights.flags.writeable = False
+        return weights
 
     @property
     def total(self) -> Floats:
@@ -118,17 +118,17 @@ class EvidenceColumns:
     @cached_property
     def builtin(self) -> RecommendedColumns:
         """What the built-in estimator recommends, with its percentiles, margin and confidence."""
-        found = self.estimated()
-        for _, amounts in found.columns():
+        columns = self.estimated()
+        for _, amounts in columns.columns():
             amounts.flags.writeable = False
-        return found
+        return columns
 
     @cached_property
     def recent_peak(self) -> Floats:
         """(n,) The highest memory of any pod in its current window, in bytes; 0 where there is none."""
-        found = self.peaks()
-        found.flags.writeable = False
-        return found
+        peaks = self.peaks()
+        peaks.flags.writeable = False
+        return peaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +200,8 @@ class PolicyState:
     def __init__(self, table: RowTable, rows: Indices) -> None:
         """`rows` of the table, one for each container, no row twice."""
         self._table, self._count = table, len(rows)
+        # A slice is a view and costs nothing, where a list of rows is copied with each access; a partition's rows mostly follow
+        # on one another.
         whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
         self._rows: slice | Indices = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
 
@@ -207,15 +209,15 @@ class PolicyState:
         return self._count
 
     def __getitem__(self, name: str) -> Floats:
-        found = self._table.floats(name)[self._rows]
-        found.flags.writeable = False
-        return found
+        column = self._table.floats(name)[self._rows]
+        column.flags.writeable = False
+        return column
 
     def whole(self, name: str) -> Indices:
         """A column of whole numbers; some are narrower than their type says here."""
-        found = self._table.whole(name)[self._rows]
-        found.flags.writeable = False
-        return found
+        column = self._table.whole(name)[self._rows]
+        column.flags.writeable = False
+        return column
 
     def __setitem__(self, name: str, values: NDArray[np.number] | NDArray[np.bool_] | float) -> None:
         self._table[name][self._rows] = values
@@ -250,7 +252,8 @@ class CodePolicy:
 
     @cached_property
     def memory(self) -> str:
-        """What its memory belongs to: name, version and columns. Worked out once, because every turn asks for it."""
+        """What its memory belongs to: name, version and columns."""
+        # Worked out once, because every turn asks for it. The digest is of the columns, so that other columns are another memory.
         columns = [(column.name, column.default, column.width, column.kind.__name__) for column in self.state]
         return f"{self.reference.partition('@')[0]}.{self.version}.{crc32(repr(columns).encode()):08x}"
 
@@ -269,17 +272,18 @@ def only_built_in(reference: str) -> CodePolicy | None:
 def answer(policy: CodePolicy, usage: EvidenceColumns, state: PolicyState) -> Floats:
     """The policy's amounts, checked: (6, n), a row for each of AMOUNT_NAMES. Raises PolicyFault for any fault of it."""
     try:
-        found = policy.recommend(usage, state)
+        columns = policy.recommend(usage, state)
     except MemoryError:  # depends on this process, not on the policy's input
         raise
     except Exception as error:  # foreign code may raise anything
         raise PolicyFault(f"it raised {type(error).__name__}: {error}"[:500]) from error
-    if not isinstance(found, RecommendedColumns):
-        raise PolicyFault(f"it returned {type(found).__name__}, not RecommendedColumns")
-    for name, column in found.columns():
+    if not isinstance(columns, RecommendedColumns):
+        raise PolicyFault(f"it returned {type(columns).__name__}, not RecommendedColumns")
+    for name, column in columns.columns():
         _check_column(name, column, len(usage.samples))
-    amounts = np.array([column for _, column in found.columns()])
+    amounts = np.array([column for _, column in columns.columns()])
     lower, target, upper = amounts[::3], amounts[1::3], amounts[2::3]
+    # All at once, as they nearly always are right; what is wrong is looked for only then.
     if not ((lower >= 0.0) & (lower <= target) & (target <= upper) & (upper < np.inf)).all():  # or something is NaN
         _check_amounts(amounts)
     return amounts
@@ -314,17 +318,19 @@ def explained(policy: CodePolicy, usage: EvidenceColumns, state: PolicyState) ->
         return {"fault": [f"{type(error).__name__}: {error}"[:500]] * len(usage.samples)}
 
 
-def check_explained(said: object, count: int) -> Mapping[str, list[object]]:
+def check_explained(explanation: object, count: int) -> Mapping[str, list[object]]:
     """Columns of numbers and short texts, as plain values. Raises PolicyFault for what is none."""
-    if not isinstance(said, Mapping) or len(said) > _MOST_EXPLAINED:
-        raise PolicyFault(f"explain returned {type(said).__name__}; a mapping of at most {_MOST_EXPLAINED} names is expected")
-    found: dict[str, list[object]] = {}
-    for name, column in said.items():
+    if not isinstance(explanation, Mapping) or len(explanation) > _MOST_EXPLAINED:
+        raise PolicyFault(
+            f"explain returned {type(explanation).__name__}; a mapping of at most {_MOST_EXPLAINED} names is expected"
+        )
+    plain: dict[str, list[object]] = {}
+    for name, column in explanation.items():
         values = column.tolist() if isinstance(column, np.ndarray) else list(column)
         if not isinstance(name, str) or len(values) != count:
             raise PolicyFault(f"explain has {len(values)} values of {name!r}; {count} are expected, under a name")
-        found[name] = [_plain(name, value) for value in values]
-    return found
+        plain[name] = [_plain(name, value) for value in values]
+    return plain
 
 
 def _plain(name: str, value: object) -> object:

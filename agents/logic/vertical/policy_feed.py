@@ -82,6 +82,7 @@ class PolicyFeed:
         if not (kills or moments) or self.idle:
             return
         if kills:
+            # First, because a kill explains the usage that follows it.
             self._show_kills(kills)
         begin = 0
         for end in range(1, len(moments) + 1):
@@ -94,24 +95,24 @@ class PolicyFeed:
         self.states.forget(keys)
 
     def _show_kills(self, kills: Sequence[tuple[RowKey, float, float]]) -> None:
-        known = {key: member for key in dict.fromkeys(key for key, _, _ in kills) if (member := self.members.find(*key)) >= 0}
-        if not known:
+        members = {key: member for key in dict.fromkeys(key for key, _, _ in kills) if (member := self.members.find(*key)) >= 0}
+        if not members:
             return
-        found = [[(at, limit) for key, at, limit in kills if key == name] for name in known]
-        nan = np.full(len(known), np.nan)
+        kills_of = [[(at, limit) for key, at, limit in kills if key == name] for name in members]
+        nan = np.full(len(members), np.nan)
         self._show(
-            np.array(list(known.values()), np.int64),
-            at=np.array([max(at for at, _ in each) for each in found]),
+            np.array(list(members.values()), np.int64),
+            at=np.array([max(at for at, _ in times_and_limits) for times_and_limits in kills_of]),
             window=0.0,
             cpu=nan,
             memory=nan,
-            pods=np.array([float(len(each)) for each in found]),
-            killed_at=np.array([max(limit for _, limit in each) for each in found]),
+            pods=np.array([float(len(times_and_limits)) for times_and_limits in kills_of]),
+            killed_at=np.array([max(limit for _, limit in times_and_limits) for times_and_limits in kills_of]),
         )
 
     def _show_usage(self, moments: Sequence[_Moment]) -> None:
         rows, ends, cores, memory = (
-            np.concatenate([getattr(each, name) for each in moments]) for name in ("rows", "ends", "cores", "memory")
+            np.concatenate([getattr(moment, name) for moment in moments]) for name in ("rows", "ends", "cores", "memory")
         )
         aggregates = self.usage.containers.whole("aggregate")[rows]
         members = np.where(aggregates >= 0, self.members.member[aggregates], -1)
@@ -129,6 +130,7 @@ class PolicyFeed:
             members, ends, cores, memory = members[order], ends[order], cores[order], memory[order]
             first = np.flatnonzero(np.r_[True, members[1:] != members[:-1]])
             pods = np.diff(first, append=len(members)).astype(np.float64)
+            # Sorting puts NaN last, so the quantile is among the first `seen` of each member.
             seen = np.add.reduceat((~np.isnan(cores)).astype(np.int64), first)
             cores = cores[first + np.maximum(np.ceil(QUANTILE * seen).astype(np.int64) - 1, 0)]
             memory, ends = np.fmax.reduceat(memory, first), np.maximum.reduceat(ends, first)
@@ -155,6 +157,7 @@ class PolicyFeed:
                 continue
             rows = self._rows_of(table, members[places])
             if killed_at is None:
+                # A sample that is not newer than the last one was counted already, or comes too late to be put in its place.
                 good = ((cpu[places] >= 0.0) | (memory[places] > 0.0)) & (at[places] > table.floats(LAST)[rows])
                 if not good.all():
                     places, rows = places[good], rows[good]
@@ -212,21 +215,21 @@ class PolicyFeed:
     def _known_rows(self, table: RowTable, members: Indices) -> Indices:
         """The rows of these members; -1 where there is none."""
         if self.members.renamed:
-            for known in self._rows.values():
-                known[[member for member in self.members.renamed if member < len(known)]] = -1
+            for rows_by_member in self._rows.values():
+                rows_by_member[[member for member in self.members.renamed if member < len(rows_by_member)]] = -1
             self.members.renamed.clear()
-        known = self._rows.get(table.name, _NO_ROWS)
-        if len(known) < len(self.members.names):
-            more = np.full(len(self.members.names) + 256 - len(known), -1, np.int64)
-            known = self._rows[table.name] = np.append(known, more)
-        rows = known[members]
+        rows_by_member = self._rows.get(table.name, _NO_ROWS)
+        if len(rows_by_member) < len(self.members.names):
+            more = np.full(len(self.members.names) + 256 - len(rows_by_member), -1, np.int64)
+            rows_by_member = self._rows[table.name] = np.append(rows_by_member, more)
+        rows = rows_by_member[members]
         missing = rows < 0
         for place in np.flatnonzero(missing).tolist() if len(table) and missing.any() else ():
             row = table.find(self.members.names[members[place]])
             if row is not None:
-                rows[place] = known[members[place]] = row
+                rows[place] = rows_by_member[members[place]] = row
         return rows
 
 
-def _same_time(one: _Moment, two: _Moment) -> bool:
-    return bool(one.ends.max(initial=0.0) == two.ends.max(initial=0.0)) and one.window == two.window
+def _same_time(earlier: _Moment, later: _Moment) -> bool:
+    return bool(earlier.ends.max(initial=0.0) == later.ends.max(initial=0.0)) and earlier.window == later.window

@@ -1,8 +1,7 @@
 """What policies written as code remember, in tables that checkpoints hold.
 
 A table belongs to a policy's name, version and columns, so a policy whose source changed goes on with what it knew, unless its
-author gave it another version. What a policy remembered that decides no more is dropped when the rules of the log say so: until
-they are known, after a start, its chunks are kept as they are.
+author gave it another version.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,6 +52,7 @@ class PolicyStates:
         """The policies that decide are known: drop what others remembered."""
         for chunk, data in self._others.items():
             if data:
+                # An empty chunk overwrites the one in the checkpoint, which cannot be deleted.
                 self._others[chunk] = b""
                 self._dirty.add(chunk)
 
@@ -80,13 +80,15 @@ class PolicyStates:
         """Put a dumped chunk in its place."""
         table = self._tables.get(_owner(chunk))
         if table is None:
+            # Until the rules of the log are known, after a start, what another policy remembered is kept as it is.
             self._others[chunk] = data
         elif data:
             table.load(chunk, data)
 
 
 def rows_of(table: RowTable, keys: Sequence[RowKey]) -> Indices:
-    """The rows of these keys, made in order of name where they are new, so that rows follow from names and time alone."""
+    """The rows of these keys, made in order of name where they are new."""
+    # In order of name, so that rows follow from names and time alone and a replay has the same chunks.
     for key in sorted(key for key in keys if key not in table):
         table.add(key)
     return np.array([table.row(key) for key in keys], np.int64)

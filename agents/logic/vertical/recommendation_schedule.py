@@ -40,6 +40,7 @@ class TurnSpan:
 
     def crosses_slots(self, slots: Indices, period: int) -> NDArray[np.bool_]:
         """The same for offsets of due times within a period, each at least 0 and below `period`."""
+        # After a gap in the ticks everything is due.
         if self.now - self.before >= period:
             return np.ones(len(slots), np.bool_)
         first, last = self.before % period, self.now % period
@@ -76,6 +77,7 @@ class Slots:
         self._asked += 1
         if self._asked <= self.UNSORTED or span.now - span.before >= self._period:
             return span.crosses_slots(self.offsets, self._period).nonzero()[0]
+        # Sorted only now: in a rollout slots are made anew each turn, and sorting takes as long as many turns.
         if len(self._order) != len(self.offsets):
             self._order = np.argsort(self.offsets)
             self._sorted = self.offsets[self._order]

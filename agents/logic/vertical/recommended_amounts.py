@@ -76,6 +76,7 @@ class Recommendation:
         """For each of these places: is the target another than `published`, or did a bound move by `step` of itself?"""
         amounts = self.amounts[places]
         unknown = np.isnan(amounts)
+        # The usual case, without the masks of the general one.
         if not unknown.any() and not np.isnan(published).any():
             allowed = np.abs(published * step)
             allowed[:, _TARGETS] = 0.0
@@ -118,19 +119,19 @@ def grounds_of(
     usage: ContainerUsage, members: ContainerIndex, done: Recommendation, places: Indices, by: EstimationRules
 ) -> Mapping[int, Mapping[str, object]]:
     """What policies as code say of their grounds, by number among these places of a recommendation; nothing after a fault."""
-    found: dict[int, Mapping[str, object]] = {}
+    grounds: dict[int, Mapping[str, object]] = {}
     if by.feed is None or done.fault:
-        return found
+        return grounds
     for policy, deciding in by.deciding(done.of):
         numbers = np.flatnonzero(np.isin(places, deciding)) if policy.explain is not None else np.zeros(0, np.int64)
         if not len(numbers):
             continue
-        state, known = by.feed.remembered(policy, done.of.members[places[numbers]])
+        state, remembered = by.feed.remembered(policy, done.of.members[places[numbers]])
         judged = _judged(done.of, members, done.evidence, done.cpu, done.memory)
-        said = explained(policy, seen(usage, judged, places[numbers[known]]), state)
-        for i, number in enumerate(numbers[known].tolist()):
-            found[number] = {name: column[i] for name, column in said.items()}
-    return found
+        explanation = explained(policy, seen(usage, judged, places[numbers[remembered]]), state)
+        for i, number in enumerate(numbers[remembered].tolist()):
+            grounds[number] = {name: column[i] for name, column in explanation.items()}
+    return grounds
 
 
 def _judged(
@@ -155,14 +156,16 @@ def _concluded(
     settings, fault = by.settings, ""
     cpu, memory = judge(evidence, these, settings)
     for policy, asking in by.deciding(these):
+        # What a policy could not take in makes all that it remembers doubtful in this turn.
         if by.feed is None or by.feed.fault:
             fault = fault or ("" if by.feed is None else by.feed.fault)
             continue
-        state, known = by.feed.remembered(policy, these.members[asking])
+        state, remembered = by.feed.remembered(policy, these.members[asking])
         judged = _judged(these, members, evidence, cpu, memory)
-        cpu, memory, found = overruled(usage, judged, policy, state, asking[known])
-        fault = fault or found
+        cpu, memory, policy_fault = overruled(usage, judged, policy, state, asking[remembered])
+        fault = fault or policy_fault
     if by.floors is not None:
+        # Before rounding and bounds: an owner's maximum wins over a floor.
         memory = by.floors.bounded(memory, members, these)
     before = _rounded(cpu, memory, these, settings)
     wanted = _wanted(evidence, these, settings)
@@ -170,6 +173,7 @@ def _concluded(
         before[~wanted.repeat(3, axis=1)] = np.nan
     amounts, cut = before, None
     if by.leaks is not None:
+        # Before the bounds of the policy: an owner's minimum wins over the bound of a leak, and so does a floor.
         amounts = by.leaks.bounded(amounts, members, these, () if by.floors is None else by.floors.table)
     amounts = amounts.copy() if these.bounds is None else cap(amounts, *these.bounds)
     if by.nodes is not None:
@@ -179,19 +183,17 @@ def _concluded(
 
 
 def judge(evidence: Evidence, these: MemberSelection, settings: VerticalSettings) -> tuple[Estimate, Estimate]:
-    """CPU and memory before rounding, both in one go: the first axis of each array is the resource.
-
-    Confidence rests on CPU samples for memory too, as upstream's does.
-    """
+    """CPU and memory before rounding, both in one go: the first axis of each array is the resource."""
     minimum = _minimum(these, *_pod_minimum(settings))
     history = (evidence.first, evidence.last, evidence.count)
-    found, sure = np.empty((3, 2, len(evidence.first))), np.empty((2, len(evidence.first)))
+    stacked, sure = np.empty((3, 2, len(evidence.first))), np.empty((2, len(evidence.first)))
     for i, interval in enumerate((settings.cpu_confidence, settings.memory_confidence)):
+        # Confidence rests on CPU samples for memory too, as upstream's does.
         sure[i] = sure[0] if i and interval == settings.cpu_confidence else confidence(*history, interval)
     for i, (cpu, memory) in enumerate(zip(evidence.cpu, evidence.memory, strict=True)):
-        np.multiply(cpu, MILLI, out=found[i, 0])
-        found[i, 1] = memory
-    amounts = estimate(found, sure, margin=these.rules[:, PLACE["margin"]], minimum=minimum)
+        np.multiply(cpu, MILLI, out=stacked[i, 0])
+        stacked[i, 1] = memory
+    amounts = estimate(stacked, sure, margin=these.rules[:, PLACE["margin"]], minimum=minimum)
     both = [
         Estimate((percentiles[0], percentiles[1], percentiles[2]), sure[i], minimum[i], *(amount[i] for amount in amounts))
         for i, percentiles in enumerate((evidence.cpu, evidence.memory))
@@ -214,8 +216,8 @@ def _minimum(these: MemberSelection, millicores: float, memory: float) -> Floats
 def _rounded(cpu: Estimate, memory: Estimate, these: MemberSelection, settings: VerticalSettings) -> Floats:
     """All six amounts, rounded, with one column for each of AMOUNTS; CPU to whole cores where that is wanted."""
     amounts = np.empty((len(cpu.target), len(AMOUNTS)))
-    for first, found, step in ((0, cpu, settings.round_cpu), (3, memory, settings.round_memory)):
-        for column, amount in enumerate((found.lower, found.target, found.upper), first):
+    for first, resource, step in ((0, cpu, settings.round_cpu), (3, memory, settings.round_memory)):
+        for column, amount in enumerate((resource.lower, resource.target, resource.upper), first):
             amounts[:, column] = rounded(amount, step)
     if (whole := these.whole_cores) is not None:
         amounts[:, :3] = np.where(whole[:, None], np.ceil(amounts[:, :3] / MILLI) * MILLI, amounts[:, :3])

@@ -123,8 +123,8 @@ class Recommender(PartedState):
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; announce what moved."""
-        found = self.conclude(turn)
-        return [] if found is None else self._announced(turn, found)
+        conclusion = self.conclude(turn)
+        return [] if conclusion is None else self._announced(turn, conclusion)
 
     def conclude(self, turn: Turn) -> Conclusion | None:
         """The same without decisions: for a driver that reads amounts alone. None if there is nothing to announce.
@@ -218,9 +218,9 @@ class Recommender(PartedState):
             event = recorded.event
             if isinstance(event, PodChanged):
                 workload = event.workload.key
-                none = not self.intake.pods.has(workload)
+                unknown = not self.intake.pods.has(workload)
                 self.intake.pod(event)
-                if none and self.intake.count(workload):
+                if unknown and self.intake.count(workload):
                     first.add(workload)
             elif isinstance(event, CheckpointSeen):
                 self.intake.seed(event)
@@ -328,13 +328,13 @@ class Recommender(PartedState):
         self.announced.remember(done, places)
         return RecommendationBatch(builder, done, places), unknown
 
-    def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
+    def _announced(self, turn: Turn, conclusion: Conclusion) -> Sequence[Decided]:
         """The decisions of this turn."""
-        tell = found.builder.leak
-        decided = [tell(change, self.leaks.described(change, self.members), self._seen_in(change)) for change in found.leaks]
-        for workload in found.withdrawn:
-            decided += found.builder.nothing(workload, self._grounds(turn, workload))
-        batch = found.batch
+        tell = conclusion.builder.leak
+        decided = [tell(change, self.leaks.described(change, self.members), self._seen_in(change)) for change in conclusion.leaks]
+        for workload in conclusion.withdrawn:
+            decided += conclusion.builder.nothing(workload, self._grounds(turn, workload))
+        batch = conclusion.batch
         if batch is None:
             return decided
         done, places = batch.done, batch.places
@@ -363,13 +363,13 @@ class Recommender(PartedState):
         known = {offset: Place(last.topic, last.partition, offset) for offset in set(offsets) - {-1}}
         return [known.get(offset) for offset in offsets]
 
-    def _places(self, done: Recommendation, found: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
+    def _places(self, done: Recommendation, places: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
         """The node that a pod was compared with, and the last scrapes that its containers rest on, in order."""
-        room = done.fit.node(int(found[0])) if done.fit else None
-        if len(found) == 1 and room is None and (metric := metrics[0]) is not None:
+        room = done.fit.node(int(places[0])) if done.fit else None
+        if len(places) == 1 and room is None and (metric := metrics[0]) is not None:
             return (metric,)
         last = self.last.get("") or LastTurn(0)
-        rows = [row for member in done.of.members[found].tolist() for row in self.members.rows(member)]
+        rows = [row for member in done.of.members[places].tolist() for row in self.members.rows(member)]
         offsets = set(self.usage.aggregates.whole("offset")[rows].tolist()) - {-1}
         scrapes = (Place(last.topic, last.partition, offset) for offset in sorted(offsets)[-_MOST_CAUSES:])
         return (*((room.place,) if room else ()), *scrapes)

@@ -24,15 +24,15 @@ class _ResourceRules:
 
     def differing(self, rules: Sequence[float]) -> dict[str, object]:
         """The differences in these rules of a container: percentiles, and bounds in cores and bytes."""
-        found: dict[str, object] = {}
+        differences: dict[str, object] = {}
         shares = list(rules[self.shares])
         if shares != self.own:
-            found["shares"] = dict(zip(_BOUNDS, shares, strict=True))
+            differences["shares"] = dict(zip(_BOUNDS, shares, strict=True))
         for name, column in (("min_allowed", self.least), ("max_allowed", self.most)):
             bound = rules[column]
             if not isnan(bound):
-                found[name] = bound / self.scale
-        return found
+                differences[name] = bound / self.scale
+        return differences
 
 
 @dataclass(frozen=True, slots=True)

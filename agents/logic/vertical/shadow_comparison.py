@@ -1,7 +1,4 @@
-"""What a shadow policy would recommend, beside the actual recommendation: same workloads, same evidence, same turn.
-
-Both are announced together, so a comparison is paired, needs no state, and is at most one heartbeat old.
-"""
+"""What a shadow policy would recommend, beside the actual recommendation: same workloads, same evidence, same turn."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,19 +28,22 @@ class ShadowComparison:
         places = self.batch.places
         theirs = UsageNumbers(self.shadow, self.batch.builder.settings, places)
         for number, subject in enumerate(self.batch.subjects):
-            found = range(self.batch.begins[number], self.batch.begins[number + 1])
-            names = [self.batch.containers[place][1] for place in found]
-            ours = [self.batch.numbers.container(place, name) for place, name in zip(found, names, strict=True)]
-            other = [theirs.container(place, name) for place, name in zip(found, names, strict=True)]
+            containers = range(self.batch.begins[number], self.batch.begins[number + 1])
+            names = [self.batch.containers[place][1] for place in containers]
+            ours = [self.batch.numbers.container(place, name) for place, name in zip(containers, names, strict=True)]
+            other = [theirs.container(place, name) for place, name in zip(containers, names, strict=True)]
             yield from self._about(subject, number, ours, other)
 
     def _about(
         self, subject: str, number: int, ours: Sequence[ContainerRecommendation], other: Sequence[ContainerRecommendation]
     ) -> Iterator[Decided]:
         builder, grounds = self.batch.builder, self.batch.grounds[number]
+        # Both are announced in one turn, so a comparison is paired, needs no state, and is at most one heartbeat old.
         settings, turn = builder.settings, builder.turn
-        pairs = tuple(ContainerDifference(one.container, one.target, two.target) for one, two in zip(ours, other, strict=True))
-        said = ShadowRecommended(
+        pairs = tuple(
+            ContainerDifference(mine.container, mine.target, their.target) for mine, their in zip(ours, other, strict=True)
+        )
+        shadow = ShadowRecommended(
             id=str(DecisionId(NAME, builder.partition, turn.number, "shadow", subject)),
             at=turn.at,
             workload=Workload.parse(subject),
@@ -53,11 +53,11 @@ class ShadowComparison:
             reason=self.shadow.fault,
             rules=builder.cited,
         )
-        yield Decided(RECOMMENDATIONS, subject, said, grounds.cause)
+        yield Decided(RECOMMENDATIONS, subject, shadow, grounds.cause)
         compared = ShadowCompared(
             id=str(DecisionId(NAME, builder.partition, turn.number, "shadow-difference", subject)),
             at=turn.at,
-            workload=said.workload,
+            workload=shadow.workload,
             in_force=settings.policy or BUILT_IN,
             shadow=settings.shadow_policy,
             containers=pairs,

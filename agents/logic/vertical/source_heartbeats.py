@@ -25,12 +25,13 @@ class SourceHeartbeats:
         self.table: ObjectTable[SourceReported] = ObjectTable("sources", SourceReported, 1)
 
     def ingest(self, records: Iterable[Recorded]) -> None:
-        """Take reports in. For each source the latest one counts, in whatever order they come."""
+        """Take reports in."""
         for recorded in records:
             event = recorded.event
             if isinstance(event, SourceReported):
                 key = f"{event.cluster}/{event.source}"
                 old = self.table.get(key)
+                # The latest one counts, in whatever order they come; `at` is the source's own time.
                 if old is None or old.at <= event.at:
                     self.table.upsert(key, event)
 

@@ -1,9 +1,7 @@
 """Takes pods, OOM kills and checkpoints in, and decides what counts.
 
-That is: which aggregate a container belongs to, whose usage is dropped, and what goes with a deleted pod. Usage of a pod that no
-source has reported yet counts for its workload, under no labels; from the first fact about the pod on, its usage counts under its
-labels. What never counts is ignored: init containers, containers that are not in their pod's spec, and, with the memory saver,
-workloads without a policy.
+That is: which aggregate a container belongs to, whose usage is dropped, and what goes with a deleted pod. What never counts is
+ignored: init containers, containers that are not in their pod's spec, and, with the memory saver, workloads without a policy.
 """
 
 from collections.abc import Iterable
@@ -68,6 +66,7 @@ class UsageIngest:
         old, new = self.pods.take(event)
         if old != new:
             self.recount(event.workload.key)
+        # A pending pod has no usage yet. When it runs, that is another change of it.
         if event.phase is PodPhase.PENDING:
             return
         if old == new:
@@ -96,37 +95,36 @@ class UsageIngest:
 
     def rising(self) -> list[tuple[str, str, RisingMemory]]:
         """Workload, container and series of all that an hour ended for in which they leaked, since the last call."""
-        found, self.usage.minima.leaking = self.usage.minima.leaking, []
-        return [self._rising(row) for row in dict.fromkeys(found)]
+        leaking, self.usage.minima.leaking = self.usage.minima.leaking, []
+        return [self._rising(row) for row in dict.fromkeys(leaking)]
 
     def _rising(self, row: int) -> tuple[str, str, RisingMemory]:
         workload, pod, container = self.usage.containers.key(row)
-        known, limit = self.pods.get(workload, pod), float(self.usage.containers["limit"][row])
-        uid, restarts = "" if known is None else known.uid, int(self.usage.containers["restarts"][row])
+        indexed, limit = self.pods.get(workload, pod), float(self.usage.containers["limit"][row])
+        uid, restarts = "" if indexed is None else indexed.uid, int(self.usage.containers["restarts"][row])
         return workload, container, RisingMemory(pod, uid, *self.usage.minima.series(row), limit, restarts)
 
     def leak_end(self, workload: str, container: str, rising: RisingMemory) -> LeakEnd | None:
-        """What gave back the memory of a container that leaked; None while nothing did.
-
-        A release is more than half of what it had gained: no collection of garbage that the series had not seen does that.
-        """
+        """What gave back the memory of a container that leaked; None while nothing did."""
         row, pod = self.usage.containers.find((workload, rising.pod, container)), self.pods.get(workload, rising.pod)
         if row is None or (rising.uid and (pod is None or pod.uid != rising.uid)):
             return LeakEnd.REPLACED
         if self.usage.containers["restarts"][row] > rising.restarts:
             return LeakEnd.RESTARTED
+        # More than half of what it had gained: no collection of garbage that the series had not seen does that.
         released = self.usage.minima.lowest(row) < (rising.first + rising.last) / 2
         return LeakEnd.RELEASED if released else None
 
     def gone(self, event: PodDeleted, containers: Iterable[str]) -> None:
         """A pod is gone, unless one of the same name has replaced it; `containers`: names it may have had."""
         workload, name = event.workload.key, event.pod.name
-        known = self.pods.get(workload, name)
-        if known is not None and known.uid != event.pod.uid:
+        indexed = self.pods.get(workload, name)
+        # A StatefulSet's pod comes back under its name, and its creation may be told before the end of the former one.
+        if indexed is not None and indexed.uid != event.pod.uid:
             return
         self.pods.drop(workload, name)
         self.recount(workload)
-        for container in {*containers, *(known.containers if known else ())}:
+        for container in {*containers, *(indexed.containers if indexed else ())}:
             self.usage.forget((workload, name, container))
 
     def kill(self, event: ContainerOOMKilled) -> bool:
@@ -135,9 +133,9 @@ class UsageIngest:
         entry = entry_of(self.policies.of(workload), event.container, self.settings)
         ratio = self.settings.oom_ratio if entry.oom_ratio is None else entry.oom_ratio
         least = self.settings.oom_minimum if entry.oom_minimum is None else entry.oom_minimum
-        had = event.memory_request if event.memory_used is None else event.memory_used
+        used = event.memory_request if event.memory_used is None else event.memory_used
         key = (workload, event.pod.name, event.container)
-        return self.usage.kill(key, float(had or 0), event.at.timestamp(), OomBump(ratio, least))
+        return self.usage.kill(key, float(used or 0), event.at.timestamp(), OomBump(ratio, least))
 
     def peak(self, event: ContainerOOMKilled) -> float:
         """The most memory that a killed container is known to have used in its window, in bytes."""
@@ -150,7 +148,8 @@ class UsageIngest:
         return max((float(self.usage.containers.floats("peak")[row]) for row in rows if row is not None), default=0.0)
 
     def seed(self, event: CheckpointSeen) -> None:
-        """History of another recommender. Only the first one counts, because a later one would include what was folded here."""
+        """Take in the history of another recommender."""
+        # Only the first one counts, because a later one would include what was folded here.
         key = (event.workload.key, event.container, f"{SEED}{event.vpa}")
         if key not in self.usage.aggregates and histogram_checkpoints.fault(event) is None and self._bounded(key) == key:
             histogram_checkpoints.load(self.usage, self.usage.aggregate(key), event)
@@ -163,8 +162,8 @@ class UsageIngest:
         return count
 
     def _count(self, workload: str) -> int:
-        held = self.policies.of(workload)
-        selector = held.policy.vpa.selector if held and held.policy.vpa else None
+        record = self.policies.of(workload)
+        selector = record.policy.vpa.selector if record and record.policy.vpa else None
         pods = (pod for pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
         return sum(1 for pod in pods if selector is None or matches(selector, pod.labels))
 
@@ -181,22 +180,24 @@ class UsageIngest:
 
     def _contributive(self) -> set[RowKey]:
         """Aggregates that may still get samples: a pod runs, or the controller that the VPA names exists."""
-        found: set[RowKey] = set()
+        keys: set[RowKey] = set()
         for workload, _, pod in self.pods.all():
-            held = self.policies.of(workload) if pod.phase in OVER else None
+            record = self.policies.of(workload) if pod.phase in OVER else None
             if pod.phase is not PodPhase.PENDING and (
-                pod.phase not in OVER or (held is not None and held.policy.vpa is not None)
+                pod.phase not in OVER or (record is not None and record.policy.vpa is not None)
             ):
-                found |= {(workload, container, pod.labels) for container in pod.containers}
-        return found
+                keys |= {(workload, container, pod.labels) for container in pod.containers}
+        return keys
 
     def _aggregate_of(self, workload: str, pod: str, container: str) -> RowKey | None:
         if self.settings.memory_saver and self.policies.of(workload) is None:
             return None
-        known = self.pods.get(workload, pod)
-        if known is None:
+        indexed = self.pods.get(workload, pod)
+        if indexed is None:
+            # Scrapes and pod facts come from two sources, so usage may come first. It counts under no labels until the pod is
+            # reported.
             return self._bounded((workload, container, UNKNOWN)) if self.settings.unknown_pods else None
-        return self._bounded((workload, container, known.labels)) if container in known.containers else None
+        return self._bounded((workload, container, indexed.labels)) if container in indexed.containers else None
 
     def _bounded(self, key: RowKey) -> RowKey | None:
         return key if self.bounds is None else self.bounds.admit(key)
@@ -210,8 +211,8 @@ class UsageIngest:
 
     def _relabel(self, workload: str, name: str, pod: IndexedPod) -> None:
         """The containers of a pod belong to other aggregates from now on; the old ones keep what they have."""
-        found = [self.usage.containers.find((workload, name, container)) for container in pod.containers]
-        rows = np.array([row for row in found if row is not None], np.int64)
+        present = [self.usage.containers.find((workload, name, container)) for container in pod.containers]
+        rows = np.array([row for row in present if row is not None], np.int64)
         if len(rows):
             self.usage.unlink(rows)
 
@@ -222,6 +223,7 @@ class UsageIngest:
             key = (workload, container, UNKNOWN)
             if key in self.usage.aggregates:
                 self.usage.drop([key])
+                # It was made in this turn, so the index does not know it yet and must not be told of its end.
                 if key in self.usage.added:
                     self.usage.added.remove(key)
                 else:

@@ -60,6 +60,7 @@ def is_surely_good(event: Event) -> bool:
             return False
         for amounts in (named.lower, named.target, named.upper, named.uncapped):
             cpu, memory = amounts.cpu, amounts.memory
+            # By exact type: True and numpy's numbers pass isinstance and decode to something else.
             if cpu is not None and not (type(cpu) is float and 0.0 <= cpu <= bounds.MOST_RECOMMENDED_CORES):
                 return False
             if memory is not None and not (type(memory) is int and 0 <= memory <= bounds.MOST_BYTES):
@@ -82,16 +83,13 @@ def is_surely_good(event: Event) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _is_good_part(part: Workload | LastOomKill | OomSource | CitedRules) -> bool:
-    """Whether all fields of a part that many recommendations share are within bounds.
-
-    Equal parts are equally good; zones and kinds of numbers, in which equal parts may differ, are checked each time.
-    """
+    """Whether all fields of a part that many recommendations share are within bounds."""
+    # The answer is kept for equal parts. Zones and kinds of numbers, in which equal parts may differ, are checked each time.
     return event_bounds.fault(part) is None and not (isinstance(part, Workload) and any(bounds.workload("workload", part)))
 
 
 def _decision_id(text: str) -> Iterator[str]:
-    """Stages compare recommendations by the turns in their ids."""
-    try:
+    try:  # stages compare recommendations by the turns in their ids
         turn = DecisionId.turn_of(text)
     except ValueError as error:
         yield f"id: {error}"
@@ -113,7 +111,8 @@ def _vpa(event: VpaChanged) -> Iterator[str]:
     yield from _policies(event.containers)
     yield from _boost("boost", event.boost)
     odd = vpa_annotations.fault(event.annotations)
-    yield from () if odd is None else (odd,)
+    if odd is not None:
+        yield odd
 
 
 def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:

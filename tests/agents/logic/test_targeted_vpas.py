@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agents.engine.stage import Stage
 from agents.engine.turn import Recorded, Turn
-from agents.logic.targeted_vpas import TargetedVpas
+from agents.logic.governing_policies import TargetedVpas
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.names import Place
