@@ -27,7 +27,7 @@ from agents.logic.vertical.policy_code import (
     check_explained,
     shown_to,
 )
-from agents.logic.vertical.policy_states import PolicyStates, nothing_remembered, rows_of
+from agents.logic.vertical.policy_feed import PolicyStates, nothing_remembered, rows_of
 from agents.policies import policy_sources
 
 CONTAINERS = 1000

@@ -7,13 +7,12 @@ from typing import Any
 import orjson
 
 from agents.engine.turn import Recorded
-from agents.logic.admission import admission_note, admission_review
+from agents.logic.admission import admission_report, admission_review
 from agents.logic.admission.admission_index import AdmissionIndex, AdmissionRules
 from agents.logic.admission.admission_report import AdmissionAccount, ContainerChange, ReviewStatus
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
-from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.admission.vpa_matching import Unresolved
+from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.resource_lists import Resources
 from agents.logic.stage_rules import StageRules
@@ -93,9 +92,9 @@ class AdmissionReviewer:
         """A new reply. A pod whose amounts it changes gets a note, by which the change is found again in the world."""
         reply, annotations, admitted = admission_review.answer(review, lookup, self._settings), _annotations(review), None
         if reply.account.status is ReviewStatus.APPLIED and reply.account.resource == "pods":
-            admitted = admission_note.offered(reply.account, lookup.controller, lookup.decision(), annotations)
+            admitted = admission_report.offered(reply.account, lookup.controller, lookup.decision(), annotations)
         if admitted is not None:
-            reply = admission_review.with_note(reply, admission_note.note(admitted), annotations)
+            reply = admission_review.with_note(reply, admission_report.note(admitted), annotations)
         return RememberedReply(tuple(lookup.questions), reply, _changes(reply.account), admitted)
 
     def uid(self, body: bytes) -> str:

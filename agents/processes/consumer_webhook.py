@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from urllib.parse import urlsplit
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.process_lease import real_time, webhook_leases

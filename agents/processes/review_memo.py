@@ -10,9 +10,8 @@ from typing import Any
 
 import orjson
 
-from agents.logic.admission.admission_review import Reply
+from agents.logic.admission.admission_review import Lookup, Reply
 from agents.logic.admission.pod_spec import PodOwnerReference
-from agents.logic.admission.vpa_matching import Lookup
 from schemas.outcomes import AdmittedAmounts
 
 _MOST = 2_000

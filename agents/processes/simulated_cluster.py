@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission

@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 from prometheus_client import CollectorRegistry
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.consumer_webhook import SWITCH
 from agents.run import python_gc

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from schemas.catalogue import CATALOGUE, Event

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.admission.vpa_matching import Unresolved
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from kubernetes import client as official
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action

@@ -15,7 +15,7 @@ from itertools import islice
 
 from kubernetes import client as official
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.run.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times

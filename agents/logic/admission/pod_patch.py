@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 from agents.logic.admission import startup_boost
 from agents.logic.admission.admission_report import AdmissionPatch, ContainerChange, Op
-from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
-from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from agents.logic.resources import accepted_amounts, limit_proportion, target_caps
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.limit_proportion import UnscalableError

@@ -7,8 +7,7 @@ amounts, from which the updater can restore them.
 import json
 from dataclasses import dataclass
 
-from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.admission.vpa_manifest import CpuBoost, StartupBoostManifest
+from agents.logic.admission.vpa_manifest import AdmissionSettings, CpuBoost, StartupBoostManifest
 from agents.logic.resources import limit_proportion
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
 from schemas import exact_quantity

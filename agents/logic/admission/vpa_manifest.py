@@ -14,10 +14,22 @@ from agents.logic.resources.resource_lists import Advice, Resources
 from agents.logic.resources.target_caps import ContainerRule
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
-from schemas.exact_quantity import Quantity
+from schemas.exact_quantity import ZERO, Quantity
 from schemas.policies.selectors import Requirement
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    """Upstream's feature gates, all off as there, and `--max-allowed-cpu-boost`, which is no bound while it is zero."""
+
+    cpu_startup_boost: bool = False
+    per_vpa_config: bool = False
+    in_place: bool = False
+    most_boosted_cpu: Quantity = ZERO
+    largest: int = 5 * 1024 * 1024
+    """Bytes of a review that are read; upstream's bound."""
 
 
 @dataclass(frozen=True, slots=True)

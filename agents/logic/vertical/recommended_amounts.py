@@ -1,7 +1,7 @@
 """The recommendation for many containers at once: estimate, round, bound."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 
 import numpy as np
@@ -18,9 +18,9 @@ from agents.logic.vertical.memory_leaks import MemoryLeaks
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.policy_amounts import JudgedContainers, overruled, seen
-from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, explained
-from agents.logic.vertical.policy_feed import PolicyFeed
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, PolicyLookup, explained
+from agents.logic.vertical.policy_feed import PolicyFeed, PolicyStates
+from agents.logic.vertical.vertical_settings import ADAPTIVE, VerticalSettings
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")
 """The amounts of a container after rounding and bounds, in millicores and bytes; NaN where none is recommended."""
@@ -231,3 +231,36 @@ def _wanted(evidence: Evidence, these: MemberSelection, settings: VerticalSettin
     seen = np.empty((len(evidence.count), 2), np.bool_)
     seen[:, 0], seen[:, 1] = evidence.count > 0.0, evidence.peaks > 0.0
     return np.asarray(these.controlled & seen)
+
+
+def deciding_rules(
+    settings: VerticalSettings, policy_of: PolicyLookup, floors: MemoryFloors, leaks: MemoryLeaks
+) -> tuple[EstimationRules, EstimationRules, PolicyStates]:
+    """The rules of what decides and of what is in shadow, and what the policies among them remember.
+
+    `adaptive` decides where a container's rules ask for it, be it by the settings or by a policy of its own.
+    """
+    adaptive = policy_of(ADAPTIVE)
+    others = [policy_of("" if name == ADAPTIVE else name) for name in (settings.policy, settings.shadow_policy)]
+    decides = EstimationRules(settings, floors, leaks, policy=others[0], chosen=adaptive)
+    # A shadow is for every container, also for those that a rule gives to another policy.
+    shadow = replace(decides, chosen=None, policy=adaptive if settings.shadow_policy == ADAPTIVE else others[1])
+    return decides, shadow, PolicyStates(policy for policy in (adaptive, *others) if policy is not None)
+
+
+def feed_of(
+    decides: EstimationRules, shadow: EstimationRules, usage: ContainerUsage, members: ContainerIndex, states: PolicyStates
+) -> PolicyFeed:
+    """What shows usage to the policies that remember something."""
+    everywhere = {rules.policy.reference: rules.policy for rules in (decides, shadow) if rules.policy is not None}
+    chosen = decides.chosen
+    return PolicyFeed(
+        usage,
+        members,
+        states,
+        [policy for policy in everywhere.values() if policy.observe is not None],
+        # It must not be shown a sample twice where it also sees every container.
+        None if chosen is None or chosen.reference in everywhere else chosen,
+        partial(known_of, usage, members, decides.settings),
+        asked=decides.settings.policy == ADAPTIVE,
+    )

@@ -18,26 +18,22 @@ from agents.engine.tables.row_table import Indices
 from agents.engine.turn import BatchDecided, Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
-from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
-from agents.logic.vertical.deciding_policies import deciding_rules, feed_of
 from agents.logic.vertical.decision_builder import (
     DecisionBuilder,
     Grounds,
     IngestedOomKill,
     RecommendationBatch,
 )
-from agents.logic.vertical.early_estimates import DueEstimates, EarlyEstimates
 from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.memory_floors import MemoryFloors
 from agents.logic.vertical.memory_leaks import LeakChange, MemoryLeaks
 from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.policy_code import PolicyLookup, only_built_in
-from agents.logic.vertical.recommendation_schedule import LastTurn, Schedule, TurnSpan
-from agents.logic.vertical.recommended_amounts import Recommendation, grounds_of, recommend, reconsider
+from agents.logic.vertical.recommendation_schedule import DueEstimates, EarlyEstimates, LastTurn, Schedule, TurnSpan
+from agents.logic.vertical.recommended_amounts import Recommendation, deciding_rules, feed_of, grounds_of, recommend, reconsider
 from agents.logic.vertical.shadow_comparison import ShadowComparison
-from agents.logic.vertical.source_heartbeats import SourceHeartbeats
-from agents.logic.vertical.usage_ingest import UsageIngest
+from agents.logic.vertical.usage_ingest import AggregateBounds, SourceHeartbeats, UsageIngest
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from schemas.decisions.recommendations import OomSource
 from schemas.facts.pods import PodChanged, PodDeleted

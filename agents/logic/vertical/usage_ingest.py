@@ -1,28 +1,96 @@
 """Takes pods, OOM kills and checkpoints in, and decides what counts.
 
 That is: which aggregate a container belongs to, whose usage is dropped, and what goes with a deleted pod. What never counts is
-ignored: init containers, containers that are not in their pod's spec, and, with the memory saver, workloads without a policy.
+ignored: init containers, containers that are not in their pod's spec, and, with the memory saver, workloads without a policy. So
+that no tenant makes a turn or the state large by its names and labels, both are bounded for each workload.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from sys import intern
+from typing import Protocol
 
 import numpy as np
 
+from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import RowKey
+from agents.engine.turn import Recorded
 from agents.logic.governing_policies import Policies
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings
-from agents.logic.usage.expiry import expire
+from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings, expire
 from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
-from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.estimate_rules import entry_of, folding
 from agents.logic.vertical.memory_leaks import RisingMemory
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from schemas.decisions.recommendations import LeakEnd
+from schemas.bounds import MOST_CONTAINERS, MOST_LABEL_SETS
+from schemas.decisions.recommendations import LeakEnd, OomSource, OomSourceState
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+
+
+class KnownAggregates(Protocol):
+    """The aggregates of each workload at the beginning of the turn."""
+
+    def containers(self, workload: str) -> Sequence[tuple[str, int]]:
+        """Container names of a workload, and a number for each."""
+
+    def label_sets(self, workload: str) -> int:
+        """How many aggregates a workload has."""
+
+
+class AggregateBounds:
+    """Decides under which key a container's usage is kept. `exists`: whether an aggregate is there already."""
+
+    def __init__(self, known: KnownAggregates, exists: Callable[[RowKey], bool]) -> None:
+        self._known, self._exists = known, exists
+        self._new: dict[str, set[RowKey]] = {}
+        self._names: dict[str, set[str]] = {}
+
+    def begin(self) -> None:
+        """A turn begins: new aggregates count as known now."""
+        self._new.clear()
+        self._names.clear()
+
+    def admit(self, key: RowKey) -> RowKey | None:
+        """The key of the aggregate that takes this one's usage; None if nothing does."""
+        if self._exists(key):
+            return key
+        workload, container, _ = key
+        new = self._new.setdefault(workload, set())
+        # Far from both bounds, as nearly every workload is, no names have to be counted.
+        if self._known.label_sets(workload) + len(new) < MOST_CONTAINERS:
+            new.add(key)
+            return key
+        names = self._names_of(workload, new)
+        if container not in names and len(names) >= MOST_CONTAINERS:
+            return None
+        if self._known.label_sets(workload) + len(new) >= MOST_LABEL_SETS:
+            # It then counts for the workload whatever a VPA's selector is.
+            key = (workload, container, UNKNOWN)
+        if not self._exists(key):
+            new.add(key)
+            names.add(container)
+        return key
+
+    def reached(self, workload: str) -> str:
+        """A sentence on what may be left out of a workload, with the bound; empty while nothing is."""
+        if self._known.label_sets(workload) < MOST_CONTAINERS:
+            return ""
+        if len(self._known.containers(workload)) >= MOST_CONTAINERS:
+            return f"container names beyond {MOST_CONTAINERS:,} of one workload are left out"
+        if self._known.label_sets(workload) >= MOST_LABEL_SETS:
+            return f"usage under label sets beyond {MOST_LABEL_SETS:,} of one workload counts as that of pods without labels"
+        return ""
+
+    def _names_of(self, workload: str, new: set[RowKey]) -> set[str]:
+        """All names of a workload that comes near its bound; found once in a turn."""
+        names = self._names.get(workload)
+        if names is None:
+            names = {name for name, _ in self._known.containers(workload)} | {name for _, name, _ in new}
+            self._names[workload] = names
+        return names
 
 
 def usage_settings(settings: VerticalSettings) -> UsageSettings:
@@ -228,3 +296,40 @@ class UsageIngest:
                     self.usage.added.remove(key)
                 else:
                     self.removed.append(key)
+
+
+_PERIODS = 3
+"""Periods without a report after which a source counts as silent."""
+
+_OOMS = "oom-events"
+
+
+class SourceHeartbeats:
+    """The last report of each source."""
+
+    def __init__(self) -> None:
+        self.table: ObjectTable[SourceReported] = ObjectTable("sources", SourceReported, 1)
+
+    def ingest(self, records: Iterable[Recorded]) -> None:
+        """Take reports in."""
+        for recorded in records:
+            event = recorded.event
+            if isinstance(event, SourceReported):
+                key = f"{event.cluster}/{event.source}"
+                old = self.table.get(key)
+                # The latest one counts, in whatever order they come; `at` is the source's own time.
+                if old is None or old.at <= event.at:
+                    self.table.upsert(key, event)
+
+    def ooms(self, cluster: str, at: datetime) -> OomSource:
+        """The source of OOM kills in a cluster that reported last, and whether it is alive at `at`."""
+        seeing = [r for r in self.table.values() if r.cluster == cluster and _OOMS in r.sees]
+        if not seeing:
+            return OomSource(OomSourceState.NONE)
+        last = max(seeing, key=lambda report: (_alive(report, at), report.at, report.source))
+        return OomSource(OomSourceState.ALIVE if _alive(last, at) else OomSourceState.SILENT, last.source, last.at)
+
+
+def _alive(report: SourceReported, at: datetime) -> bool:
+    """Whether a report still counts."""
+    return (at - report.at).total_seconds() <= _PERIODS * report.period

@@ -11,7 +11,7 @@ import pytest
 
 from agents.commands.compare.policy_code_command import TEMPLATE
 from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumns, answer
-from agents.logic.vertical.policy_states import nothing_remembered
+from agents.logic.vertical.policy_feed import nothing_remembered
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_process, policy_purity, policy_sources
 from agents.policies.policy_limits import PolicyLimits, PolicyWatch

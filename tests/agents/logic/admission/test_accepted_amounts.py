@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_report import AdmissionPatch
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
 from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged

@@ -12,9 +12,8 @@ from agents.logic.admission import admission_review as reviews
 from agents.logic.admission import vpa_manifest
 from agents.logic.admission.admission_report import ReviewStatus
 from agents.logic.admission.admission_review import Reply
-from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import PodOwnerReference
-from agents.logic.admission.vpa_manifest import Vpa
+from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, operations, pod, review, vpa
 from tests.support.admission_tables import Tables
 

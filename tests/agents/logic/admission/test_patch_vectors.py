@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
 from schemas import exact_quantity

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_report import AdmissionPatch
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.target_caps import CapReason
 from schemas import exact_quantity

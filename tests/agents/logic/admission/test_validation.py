@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.logic.admission import field_errors, vpa_validation
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission import vpa_validation
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.admission.vpa_validation import CheckedVpa
 from tests.support.admission_manifests import policy, vpa
 
@@ -194,7 +194,7 @@ def test_an_object_that_cannot_be_read_is_refused_as_a_whole(manifest: Any, word
 
 def test_all_errors_are_told_together_as_kubernetes_tells_them() -> None:
     found = check(updatePolicy={}, recommenders=[{}, {}]).errors
-    status = field_errors.refusal(found, group="autoscaling.k8s.io", kind="VerticalPodAutoscaler", name="name")
+    status = vpa_validation.refusal(found, group="autoscaling.k8s.io", kind="VerticalPodAutoscaler", name="name")
     assert status["code"] == 422
     assert status["reason"] == "Invalid"
     told = f"{MODE}: Required value: updateMode is required if UpdatePolicy is used"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agents.logic.admission import pod_spec, vpa_matching
+from agents.logic.admission import admission_review, pod_spec
+from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoost, StartupBoostManifest, UpdatePolicyManifest, Vpa
-from agents.logic.admission.vpa_matching import Unresolved
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
 from tests.support.admission_manifests import container, pod
@@ -28,7 +28,7 @@ def lookup(*vpas: Vpa, top: Any = DEPLOYMENT) -> Tables:
 
 
 def governor(*vpas: Vpa, top: Any = DEPLOYMENT, **metadata: Any) -> Vpa | str:
-    return vpa_matching.governing(pod_spec.read(pod(container(), **metadata)), lookup(*vpas, top=top))
+    return admission_review.governing(pod_spec.read(pod(container(), **metadata)), lookup(*vpas, top=top))
 
 
 def test_the_vpa_of_the_topmost_controller_governs_the_pods_that_it_selects() -> None:
@@ -86,4 +86,4 @@ def test_a_pod_that_no_controller_owns_is_governed_by_nothing() -> None:
 
 def test_an_owner_of_which_nothing_else_is_known_is_its_own_topmost_controller() -> None:
     tables = Tables({("default", "ReplicaSet", "web-1"): [GOVERNOR]})
-    assert vpa_matching.governing(pod_spec.read(pod(container())), tables) == GOVERNOR
+    assert admission_review.governing(pod_spec.read(pod(container())), tables) == GOVERNOR

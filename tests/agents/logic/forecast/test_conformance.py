@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.forecast import dsp, estimators, load_series, percentile_predictor, period_detection
-from agents.logic.forecast.dsp import DspSettings, FittedForecast
-from agents.logic.forecast.estimators import FourierEstimator, MaximumEstimator, estimate
+from agents.logic.forecast import dsp, load_series, percentile_predictor, period_detection
+from agents.logic.forecast.dsp import DspSettings, FittedForecast, FourierEstimator, MaximumEstimator, estimate
 from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
 from agents.logic.forecast.load_series import LoadSeries
 from agents.logic.forecast.percentile_predictor import PercentileSettings
@@ -211,7 +210,7 @@ def test_16_what_is_not_above_zero_becomes_a_hundredth() -> None:
     ],
 )
 def test_17_errors(actual: list[float], said: list[float], wrong: float) -> None:
-    assert estimators.error(np.array(actual, float), np.array(said)) == pytest.approx(wrong, abs=1e-5)
+    assert dsp.error(np.array(actual, float), np.array(said)) == pytest.approx(wrong, abs=1e-5)
 
 
 @pytest.mark.parametrize(("unit", "count"), [(MINUTE, 11), (10 * MINUTE, 10)])

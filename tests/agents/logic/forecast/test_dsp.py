@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.forecast import dsp, load_series, period_detection
-from agents.logic.forecast.dsp import DspSettings, FittedForecast
-from agents.logic.forecast.estimators import FourierEstimator, MaximumEstimator, estimate
+from agents.logic.forecast.dsp import DspSettings, FittedForecast, FourierEstimator, MaximumEstimator, estimate
 from agents.logic.forecast.forecast_values import NoForecast, NoForecastReason
 
 MONDAY = 1_704_067_200

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.forecast import dsp, estimators, load_series, period_detection
-from agents.logic.forecast.estimators import FourierEstimator, MaximumEstimator
+from agents.logic.forecast import dsp, load_series, period_detection
+from agents.logic.forecast.dsp import FourierEstimator, MaximumEstimator
 from agents.logic.forecast.forecast_values import NoForecast
 from agents.logic.forecast.load_series import LoadSeries
 from tests.support.ehpa_vectors import Json, checked, close, number, vectors
@@ -61,14 +61,14 @@ def test_errors_are_upstreams(vector: Json) -> None:
     expected = vector["expected"]
     if "error" in expected:
         with pytest.raises(ValueError, match="values"):
-            estimators.error(actual, estimated)
+            dsp.error(actual, estimated)
         return
-    assert close(estimators.error(actual, estimated), expected["prediction_error"])
+    assert close(dsp.error(actual, estimated), expected["prediction_error"])
     if not len(actual):
         return
-    assert close(estimators.absolute_error(actual, estimated), expected["mae"])
+    assert close(dsp.absolute_error(actual, estimated), expected["mae"])
     if "mape" in expected:
-        assert close(estimators.relative_error(actual, estimated), expected["mape"])
+        assert close(dsp.relative_error(actual, estimated), expected["mape"])
 
 
 @pytest.mark.parametrize("vector", vectors("dsp_autocorrelation"))
@@ -107,7 +107,7 @@ def test_estimators_say_what_upstreams_say(vector: Json) -> None:
     estimator, step = estimator_of(inputs["estimator"]), inputs["sample_interval_s"]
     samples = int(inputs["period_s"] / step)
     values = values[len(values) % samples :]
-    found = estimators.estimate(estimator, values, samples, step=step)
+    found = dsp.estimate(estimator, values, samples, step=step)
     assert len(found) == expected["n"]
     exact = 1e-9 if isinstance(estimator, MaximumEstimator) else 1e-6
     slack = exact * np.abs(found).max() + 2 * (1 + estimator.margin) * expected.get("threshold_item", 0)

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.admission import admission_note, pod_patch, pod_spec
+from agents.logic.admission import admission_report, pod_patch, pod_spec
 from agents.logic.admission.admission_index import AdmissionIndex
 from agents.logic.admission.admission_report import AdmissionAccount, ReviewStatus
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas import admission_notes
@@ -200,9 +200,9 @@ class World:
         if patched:
             found = pod_patch.patch(pod_spec.read(manifest, "web"), vpa, self.index.ranges("web"), AdmissionSettings())
             account = AdmissionAccount(ReviewStatus.APPLIED, namespace="web", containers=found.containers)
-            offer = admission_note.offered(account, "ReplicaSet/web-1", self.recommended(START).id, {})
+            offer = admission_report.offered(account, "ReplicaSet/web-1", self.recommended(START).id, {})
             manifest = admission_manifests.applied(
-                manifest, found.ops if offer is None else (*found.ops, admission_note.note(offer))
+                manifest, found.ops if offer is None else (*found.ops, admission_report.note(offer))
             )
         return self.keep(manifest, number)
 

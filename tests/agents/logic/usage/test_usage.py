@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets, power
-from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
-from agents.logic.usage.expiry import expire
+from agents.logic.usage.container_usage import ContainerUsage, UsageSettings, expire
 from tests.support.cluster_events import START, scrape
 
 T = START / 1000

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.logic.vertical import aggregate_bounds
+from agents.logic.vertical import usage_ingest
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.catalogue import Event
@@ -22,8 +22,8 @@ NAMES, SETS = 4, 6
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test reaches."""
-    monkeypatch.setattr(aggregate_bounds, "MOST_CONTAINERS", NAMES)
-    monkeypatch.setattr(aggregate_bounds, "MOST_LABEL_SETS", SETS)
+    monkeypatch.setattr(usage_ingest, "MOST_CONTAINERS", NAMES)
+    monkeypatch.setattr(usage_ingest, "MOST_LABEL_SETS", SETS)
 
 
 class World:

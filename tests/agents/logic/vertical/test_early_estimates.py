@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.engine.turn import Turn
-from agents.logic.vertical import early_estimates, recommender_stage
+from agents.logic.vertical import recommendation_schedule, recommender_stage
 from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, RecommendedColumns
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
@@ -145,7 +145,7 @@ def test_quiet_turns_share_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = [stage.step(turn(START + n * 500)) for n in range(1, 122)]
     assert sum(map(len, decided)) == 2 * 100
     assert len(calls) <= 8 < sum(bool(each) for each in decided)
-    assert sum(calls) <= 2 * 100 + early_estimates._FEW
+    assert sum(calls) <= 2 * 100 + recommendation_schedule._FEW
     calls.clear()
     beats = [stage.step(turn(START + n * 500)) for n in range(122, 122 + 20 * 120)]
     assert len(calls) <= 20 < sum(bool(each) for each in beats)

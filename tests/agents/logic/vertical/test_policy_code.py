@@ -20,7 +20,7 @@ from agents.logic.vertical.policy_code import (
     StateColumn,
     answer,
 )
-from agents.logic.vertical.policy_states import nothing_remembered
+from agents.logic.vertical.policy_feed import nothing_remembered
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_sources

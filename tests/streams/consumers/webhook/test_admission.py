@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
