@@ -2,14 +2,8 @@
 
 A checkpoint is a consistent cut at a turn boundary. Each chunk goes to the one of two slots that the mark in force does not name;
 then a mark names the slot and version of every chunk. A family is one ownership: nobody else writes to it, so a worker that was
-thought dead can do no harm. A mark is good if each chunk it names is there in the named version; the good mark with the highest
-turn is the state. No merging: a state made of chunks of different turns decides wrongly.
-
-A chunk that is too long for one record is written in parts, which have one version and lie in one slot. So no state is too large
-to be written, whatever names and texts it holds.
-
-A mark carries a checksum of each chunk and of itself. A chunk that does not match invalidates its mark like a missing one, and
-the mark before counts. Checksums find damage; they are no signature.
+thought dead can do no harm. A mark is good if each chunk it names is there in the named version, with the checksum that the mark
+has of it; the good mark with the highest turn is the state. Checksums find damage; they are no signature.
 """
 
 import json
@@ -87,6 +81,7 @@ class CheckpointMark:
 
 def _check_seal(data: bytes, body: Mapping[str, object]) -> None:
     """Raises ValueError for a mark that was changed, or that has neither chunks nor a checksum."""
+    # The checksum is the last field, so that all before it can be digested as it was written.
     if "sum" in body and data[-_SEALED:] != _SEAL % _checksum(data[:-_SEALED] + b"}").encode():
         raise ValueError("its checksum does not agree")
     if "sum" not in body and not body["chunks"]:
@@ -94,6 +89,7 @@ def _check_seal(data: bytes, body: Mapping[str, object]) -> None:
 
 
 def _whole(value: object) -> int:
+    # JSON's true is the number 1 to isinstance.
     if type(value) is not int:
         msg = f"{value!r} is not a whole number"
         raise TypeError(msg)
@@ -207,7 +203,9 @@ class CheckpointLedger:
             if name == MARK:
                 msg = f"a chunk may not be called '{MARK}': its keys would be those of the marks"
                 raise ValueError(msg)
+            # The slot that the mark in force does not name: until the next mark is there, the whole former state is.
             slot = 1 - self.chunks[name][0] if name in self.chunks else 0
+            # In parts, so that no state is too large for the broker's largest record, whatever names and texts it holds.
             parts = max(1, -(-len(data) // self.part))
             chunks[name] = Slot(slot, turn, parts, _checksum(data))
             for part in range(parts):
@@ -215,6 +213,7 @@ class CheckpointLedger:
                 records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
             tombstones += self._no_longer_needed(name, slot, parts)
         mark = CheckpointMark(turn, positions, chunks, inputs, tick, epochs or {}).encode()
+        # Marks have two slots as well: a mark that is torn must not overwrite the one in force.
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
         return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
 
@@ -254,11 +253,10 @@ class ChangelogContents:
 def read(
     records: Mapping[bytes, bytes | None], *, checked: bool = True, without: Collection[CheckpointMark] = ()
 ) -> ChangelogContents:
-    """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
+    """Choose among the last record of each key, which is what compaction keeps.
 
-    Neither can the order of the keys: every mark is examined, and of two good marks of one turn (which have the same state) the
-    one with the higher key counts. Without `checked` the checksums of chunks are not verified, for a reader that only kept their
-    versions. Marks in `without` are skipped, because the reader has found them to be wrong.
+    Without `checked` the checksums of chunks are not verified, for a reader that only kept their versions. Marks in `without` are
+    skipped, because the reader has found them to be wrong.
     """
     good: list[tuple[int, bytes, CheckpointMark]] = []
     broken = 0
@@ -270,7 +268,8 @@ def read(
             broken += 1
         elif mark not in without:
             good.append((mark.turn, key, mark))
-    for _, key, mark in sorted(good, key=lambda each: each[:2], reverse=True):
+    # Of two good marks of one turn, which have the same state, the higher key counts, so that the order of records does not.
+    for _, key, mark in sorted(good, key=lambda entry: entry[:2], reverse=True):
         family = _family(key)
         chunks = {name: b"".join(_parts(records, family, name, slot)) for name, slot in mark.chunks.items()}
         if not checked or all(slot.checksum in ("", _checksum(chunks[name])) for name, slot in mark.chunks.items()):
@@ -299,6 +298,7 @@ def _good(records: Mapping[bytes, bytes | None], key: bytes, value: bytes) -> Ch
         family, mark = _family(key), CheckpointMark.decode(value)
     except ValueError:
         return None
+    # No merging: a state made of chunks of different turns decides wrongly.
     whole = all(
         _version(records.get(chunk_key(family, name, named.slot, part))) == named.version
         for name, named in mark.chunks.items()

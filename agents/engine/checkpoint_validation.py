@@ -2,7 +2,7 @@
 
 A mark is written when a turn was taken, so the clock has the tick of that turn, by that name, at the place that the mark says. If
 it has another record there, or a topic ends before a position of the mark, the topic was deleted and recreated, has lost its end,
-or the mark is forged. Retention may have removed the tick, which does not count against a mark. Pure.
+or the mark is forged. Pure.
 """
 
 from collections.abc import Mapping
@@ -40,6 +40,7 @@ def objection(mark: CheckpointMark, ends: Mapping[str, int], clock: ClockEvidenc
         return f"the tick of its turn {mark.turn} is said to be at offset {offset} of the clock, which ends at {clock.end}"
     if offset >= clock.begin and clock.tick != (mark.turn, name):
         return f"the record at offset {offset} of the clock is not the tick of its turn {mark.turn}"
+    # Retention has removed the tick, which does not count against a mark; but none can be of a turn that has not been.
     if offset < clock.begin and mark.turn > now_ms + MOST_AHEAD // timedelta(milliseconds=1):
         return f"its turn {mark.turn} lies in the future, and the clock holds no tick of it"
     return ""

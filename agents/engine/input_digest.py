@@ -56,25 +56,25 @@ class InputDigests:
 
 def _after(chain: bytes, turn: int, digests: Sequence[bytes]) -> bytes:
     digest = sha256(chain)
+    # With the turn and the count, so that a record that moved from one turn to the next changes the chain.
     digest.update(b"%d;%d;" % (turn, len(digests)))
     digest.update(b"".join(digests))
     return digest.digest()[:_BYTES]
 
 
 def record_digest(record: DigestedRecord) -> bytes:
-    """The digest of one record, the same for every stage that reads it.
-
-    Variable parts are preceded by their lengths, so that no two different records give the same bytes. A header without content
-    counts as an empty one: some clients of Kafka distinguish the two, and some do not.
-    """
+    """The digest of one record, the same for every stage that reads it."""
+    # Variable parts are preceded by their lengths, so that no two different records give the same bytes.
     value, key = record.value, record.key
     parts = [b"%d;-;" % record.offset if key is None else b"%d;%d;%b" % (record.offset, len(key), key)]
     for name, content in record.headers:
         part = _NAMES.get(name) or _name(name)
+        # A header without content counts as an empty one: some clients of Kafka distinguish the two, and some do not.
         parts.append(b"%b%d;%b" % (part, len(content), content) if content else part + b"0;")
     parts.append(b"-;" if value is None else b"%d;" % len(value))
     digest = sha256(b"".join(parts))
     if value:
+        # A scrape has hundreds of kilobytes, which joining would copy once more.
         digest.update(value)
     return digest.digest()
 
@@ -87,6 +87,7 @@ _MOST_NAMES = 1000
 def _name(name: str) -> bytes:
     encoded = name.encode()
     part = b"%d;%b" % (len(encoded), encoded)
+    # Whoever may write to a topic may invent names of headers.
     if len(_NAMES) < _MOST_NAMES:
         _NAMES[name] = part
     return part

@@ -16,25 +16,27 @@ class EpochsRead:
     """What one task has read since it was last seen that the logs hold it. Older epochs lie before newer ones."""
 
     def __init__(self, epochs: Epochs | None = None) -> None:
-        self._read = {topic: list(found) for topic, found in (epochs or {}).items()}
+        self._read = {topic: list(read) for topic, read in (epochs or {}).items()}
 
     def take(self, topic: str, epoch: int, upto: int) -> None:
         """A record of this epoch was read, and everything before the offset `upto`. A log without leaders has the epoch -1."""
         if epoch < 0:
             return
-        found = self._read.setdefault(topic, [])
-        if found and found[-1][0] == epoch:
-            found[-1] = epoch, max(upto, found[-1][1])
+        read = self._read.setdefault(topic, [])
+        # Older epochs lie before newer ones, so only the last can go on.
+        if read and read[-1][0] == epoch:
+            read[-1] = epoch, max(upto, read[-1][1])
         else:
-            found.append((epoch, upto))
+            read.append((epoch, upto))
 
     def epochs(self) -> dict[str, list[tuple[int, int]]]:
         """All of it, as a copy."""
-        return {topic: list(found) for topic, found in self._read.items()}
+        return {topic: list(read) for topic, read in self._read.items()}
 
     def seen(self, epochs: Epochs) -> None:
-        """The logs hold what was read of these; the newest of each topic is asked about again, as its leader may go, too."""
-        for topic, found in epochs.items():
-            kept = {epoch for epoch, _ in found}
+        """The logs hold what was read of these."""
+        for topic, present in epochs.items():
+            numbers = {epoch for epoch, _ in present}
             before = self._read.get(topic, [])
-            before[:] = [read for read in before[:-1] if read[0] not in kept] + before[-1:]
+            # The newest is asked about again, because its leader may go, too.
+            before[:] = [read for read in before[:-1] if read[0] not in numbers] + before[-1:]

@@ -63,6 +63,7 @@ class DeferredRecord(Recorded):
     deferred: DeferredDecision
 
     def __init__(self, deferred: DeferredDecision, place: Place) -> None:
+        # A frozen dataclass refuses assignments; its own __init__ would have to be given the event.
         object.__setattr__(self, "deferred", deferred)
         object.__setattr__(self, "place", place)
 

@@ -1,9 +1,8 @@
 """Cuts the logs of one partition into turns.
 
 Every tick that counts is a turn: of each input it has the records from the end of the turn before up to the end that the tick
-says. So a turn follows from the log alone: not from timing, batch sizes, or which worker asked. A turn is taken when each input
-has been read up to its end, which is not the same as a record having come: the last offsets before an end may hold nothing.
-Nothing here reads a clock or a broker.
+says. So a turn follows from the log alone: not from timing, batch sizes, or which worker asked. Nothing here reads a clock or a
+broker.
 """
 
 from collections import deque
@@ -28,6 +27,7 @@ class Input(Generic[R]):
 
     def add(self, offset: int, record: R, size: int, *, last: int | None = None) -> None:
         """Append a record; `last` is the last offset that it stands for, if that is not its own. Older ones are ignored."""
+        # After a rebalance or a failed fetch a broker sends records once more.
         if offset >= self.next:
             self.next = (offset if last is None else last) + 1
             self.records.append((offset, record, size))
@@ -100,6 +100,7 @@ class Aligner(Generic[R]):
         if not self.ticks:
             return ()
         moved = self.ticks[0].moved
+        # Read up to the end, which is not the same as a record having come: the last offsets before an end may hold nothing.
         return tuple(topic for topic, end in moved.items() if self.inputs[topic].next < end)
 
     def wanted(self, topic: str) -> int:
@@ -111,8 +112,10 @@ class Aligner(Generic[R]):
         if not self.ticks or self.lacking:
             return None
         tick = self.ticks.popleft()
+        # In declared order, in which a stage takes its inputs, and not in that of the tick.
         records: dict[str, Sequence[R]] = dict.fromkeys(self.inputs, ())
         for topic, end in tick.moved.items():
+            # A tick's end may lie before what this task began at, if it began in the middle of a log.
             self.positions[topic] = max(end, self.positions[topic])
             records[topic] = self.inputs[topic].take(end)
         self.turn, self.tick = tick.number, tick.place

@@ -21,6 +21,7 @@ def write(log: Log, tasks: Iterable[Task], worker: str, *, family: str) -> None:
     """
     for task in tasks:
         topic, state = changelog_topic(worker, task.stage.name), task.state
+        # All chunks are written, so none counts as changed any more.
         state.take_dirty()
         plan = CheckpointLedger(family).plan(
             turn=task.turn,
@@ -33,4 +34,5 @@ def write(log: Log, tasks: Iterable[Task], worker: str, *, family: str) -> None:
         records = [NewRecord(topic, task.partition, key, value) for key, value in plan.records]
         for first in range(0, len(records), _AT_ONCE):
             log.append(records[first : first + _AT_ONCE])
+        # Last, when all that it names is in the log.
         log.append([NewRecord(topic, task.partition, *plan.mark)])

@@ -36,6 +36,7 @@ def newest_checkpoint(
         contents = checkpoint_selection.read(records, checked=keep is None, without=[mark for mark, _ in refused])
         if contents.found is None or not (why := objection(context, stage, partition, contents.found.mark)):
             return replace(contents, refused=tuple(refused))
+        # The next older mark may be right, as it is where a topic lost its newest records.
         refused.append((contents.found.mark, why))
 
 

@@ -1,8 +1,8 @@
 """Decisions on their way through the log, for a worker that reads its own back: compared by their bytes, not decoded again.
 
 Most of what a worker takes in while it catches up are recommendations that its own recommender has just decided. A record that is
-byte for byte the one that was published says the event that was published. Only events of which their stage knows that reading
-would give and accept the very same are kept, so it changes nothing but the time that a turn takes. Bounded in bytes.
+byte for byte the one that was published says the event that was published, so this changes nothing but the time that a turn
+takes. Bounded in bytes.
 """
 
 from collections import OrderedDict
@@ -46,19 +46,15 @@ class OwnDecisionCache:
         self.size = 0
 
     def follows(self, record: NewRecord) -> bool:
-        """Whether the partition of a record is read, and there is room.
-
-        What came first is read back first, so a full memory is more useful if it keeps what it has.
-        """
+        """Whether the partition of a record is read, and there is room."""
+        # What came first is read back first, so a full memory is more useful if it keeps what it has.
         return (record.topic, record.partition) in self._partitions and self.size < self._most
 
     def publish(self, record: NewRecord, event: Event, refuse: Refuse) -> None:
-        """Keep an event that reading `record` would give, and that `refuse` accepts, of a partition that is followed.
-
-        Its `because` is the text that stands in the record, so that reading the record gives no other one.
-        """
+        """Keep an event that reading `record` would give, and that `refuse` accepts, of a partition that is followed."""
         flying, value = self._partitions[record.topic, record.partition], record.value
         because = event.because if isinstance(event, RequestsRecommended) else None
+        # A JsonObject is the text that stands in the record, so that reading the record gives no other `because`.
         if value is None or value in flying or not isinstance(because, JsonObject):
             return
         size = size_of(record) + len(because.text) + _EVENT_BYTES
@@ -66,19 +62,17 @@ class OwnDecisionCache:
         flying[value] = _Published(record, event, refuse, size)
 
     def land(self, record: Record, refuse: Refuse) -> Event | None:
-        """The event in a record that is one of ours to the last byte of key, value and headers; None for any other.
-
-        A partition keeps its order, so records published before it will not come any more.
-        """
+        """The event in a record that is one of ours to the last byte of key, value and headers; None for any other."""
         flying = self._partitions.get((record.topic, record.partition))
-        found = flying.get(record.value) if flying and record.value is not None else None
-        if flying is None or found is None:
+        flying_record = flying.get(record.value) if flying and record.value is not None else None
+        if flying is None or flying_record is None:
             return None
-        published = found.record
-        if record.key != published.key or record.headers != published.headers or found.refuse is not refuse:
+        published = flying_record.record
+        if record.key != published.key or record.headers != published.headers or flying_record.refuse is not refuse:
             return None
+        # A partition keeps its order, so records published before this one will not come any more.
         gone = None
-        while gone is not found:
+        while gone is not flying_record:
             _, gone = flying.popitem(last=False)
             self.size -= gone.size
-        return found.event
+        return flying_record.event

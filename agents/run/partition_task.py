@@ -53,7 +53,8 @@ class TurnResult:
 
     @property
     def published(self) -> Sequence[NewRecord]:
-        """All that a driver appends, as one unit; the attestations first, so that no consumer waits for one."""
+        """All that a driver appends, as one unit."""
+        # The attestations come first, so that no consumer waits for one.
         return [*self.attestations, *self.decisions, *self.dead]
 
 
@@ -152,6 +153,7 @@ class Task:
     def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
         """The digests to go on with. Digests of inputs that the stage no longer reads do not count."""
         if inputs is None or inputs.chains.keys() != set(self.stage.reads):
+            # A stage that reads another topic than before has no chain of it, so all of them begin anew.
             return InputDigests.begin(self.stage.reads, since=turn)
         return inputs
 
@@ -159,6 +161,7 @@ class Task:
         """Take in one record of the input `name`. Offsets must rise; gaps are allowed, and older records are ignored."""
         source = self.aligner.inputs[name]
         if record.key == FILL:
+            # A filler takes the place of a record that a broker lost: it says nothing, and the offset counts as read.
             source.skip_to(record.offset + 1)
             self.epochs.take(name, record.epoch, record.offset + 1)
         else:
@@ -177,10 +180,13 @@ class Task:
         self._note_epochs(cut)
         dead: list[NewRecord] = []
         if any(cut.records.values()):
-            self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
+            self.inputs = self.inputs.after(
+                cut.number, {name: list(map(_digest, of_input)) for name, of_input in cut.records.items()}
+            )
         turn = Turn(cut.number, self._decode(cut, dead))
-        decisions = [self._encode(each) for each in self.state.step(turn)]
+        decisions = [self._encode(decided) for decided in self.state.step(turn)]
         count = sum(len(records) for records in turn.inputs.values())
+        # Only a turn can say which plans it made; a consumer cannot recompute it.
         vouched = attested(decisions, task=self._name, turn=cut.number, topics=self.topics, codec=self.codec)
         return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn), vouched)
 
@@ -245,10 +251,12 @@ class Task:
     def _shared(self, record: SharedRecord) -> Event:
         """The event that another stage has read from the same record and by the same check, else read now."""
         reading = record.reading
+        # Another stage's check may let pass what this one refuses.
         if reading is None or reading.refuse is not self.stage.refuse:
             try:
                 reading = _Reading(self.stage.refuse, event=self._accepted(record))
             except BadRecord as fault:
+                # A traceback holds the frames, and so all records of the turn, for as long as the record is buffered.
                 reading = _Reading(self.stage.refuse, fault=fault.with_traceback(None))
             object.__setattr__(record, "reading", reading)
         if reading.event is None:

@@ -1,7 +1,6 @@
 """All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart.
 
-Which topics they read and write stands in `stage_topics`. The code of a stage is loaded when a partition of it is opened first:
-all of it takes a third of a second, and a command that reads needs one stage or none.
+Which topics they read and write stands in `stage_topics`. The code of a stage is loaded when a partition of it is opened first.
 """
 
 from collections.abc import Callable
@@ -88,6 +87,7 @@ def _recommender(code: ResolvedPolicies) -> Callable[[int], State]:
     """How to open a partition of the stage that sizes containers."""
 
     def opened(partition: int) -> State:
+        # Here and in the three below: loading all stages takes a third of a second, and a command that reads needs one or none.
         from agents.logic.vertical.recommender_stage import Recommender
 
         return Recommender(code.settings, partition, code.policy_of)

@@ -42,7 +42,8 @@ def follow(lag: Seconds) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """No collection while the block runs, such as a turn, which waits for none then; what is due comes right after it."""
+    """No collection while the block runs, such as a turn, which waits for none then."""
+    # What is due comes right after the block.
     gc.disable()
     try:
         yield

@@ -87,23 +87,26 @@ def in_log(context: LogContext) -> dict[str, StageRulesChanged]:
 
 def differences(context: LogContext, stages: Iterable[Stage], at: datetime) -> list[RulesDifference]:
     """The stages of which the log has no rules, or rules that would decide otherwise. Raises LogUnavailable."""
-    there, found = in_log(context), []
+    there, differing_stages = in_log(context), []
     for stage in stages:
         ours = rules_of(stage, at)
         if ours is not None:
             theirs = there.get(stage.name)
             differing = {} if theirs is None else _differing(theirs.settings, stage)
             if theirs is None or differing or theirs.program != ours.program:
-                found.append(RulesDifference(ours, theirs, differing))
-    return found
+                differing_stages.append(RulesDifference(ours, theirs, differing))
+    return differing_stages
 
 
 def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequence[StageRulesChanged]:
     """Put our rules into the log where it has none; returns these. Raises BadInput where it has others, LogUnavailable."""
-    found = differences(context, stages, at)
-    new = [each.ours for each in found if each.there is None]
+    differing = differences(context, stages, at)
+    new = [difference.ours for difference in differing if difference.there is None]
     append(context, new)
-    other = [each for each in (differences(context, stages, at) if new else found) if each.there is not None]
+    # Asked again after an append: somebody else may have put other rules there at the same moment.
+    other = [
+        difference for difference in (differences(context, stages, at) if new else differing) if difference.there is not None
+    ]
     if other:
         raise BadInput(
             f"this program would decide otherwise than the log says: {'. '.join(map(str, other))}. "
@@ -120,15 +123,11 @@ def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Seque
 
 
 def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
-    """Append these rules to every partition. Raises LogUnavailable.
-
-    If two processes do so at the same time, the order may differ between partitions, so the last one in partition 0 publishes
-    again. A new version of a program may read policies that the former one skipped, and its state, taken over from a checkpoint,
-    lacks them. Sources only publish a policy when it changes, so all policies in force are published again after such rules, and
-    no turn takes them in before the rules, because the clock ticks the topic of rules last.
-    """
-    known = in_log(context) if new else {}
-    upgraded = any(rules.stage in known and known[rules.stage].program != rules.program for rules in new)
+    """Append these rules to every partition. Raises LogUnavailable."""
+    before = in_log(context) if new else {}
+    # A new program may read policies that the former one skipped, and its state, taken over from a checkpoint, lacks them.
+    # Sources publish a policy only when it changes, so all in force are published again after such rules.
+    upgraded = any(rules.stage in before and before[rules.stage].program != rules.program for rules in new)
     _append_rules(context, new)
     if upgraded:
         for topic in (RULES, "policies"):
@@ -142,7 +141,9 @@ def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None
     by_partition = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
         others = [rule for rules in by_partition for rule in rules if rule.stage == ours.stage and rule.version != ours.version]
-        if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
+        # If two processes append at the same time, the order may differ between partitions, so the last one in partition 0
+        # appends again.
+        if others and next(last for last in reversed(by_partition[0]) if last.stage == ours.stage).version == ours.version:
             _append_once(context, RULES, [(ours.key, ours)])
 
 
@@ -164,10 +165,10 @@ def _restate_policies(context: LogContext, topic: str, at: datetime) -> None:
         behind = {key: event for key, event in news.items() if event is not None}
 
 
-def _append_once(context: LogContext, topic: str, found: Iterable[tuple[str, Event]]) -> None:
+def _append_once(context: LogContext, topic: str, events: Iterable[tuple[str, Event]]) -> None:
     """Append rules or policies by key, each to every partition."""
     records = [
-        record for key, event in found for record in context.codec.encode_for_all(event, topic=topic, key=key, source=SOURCE)
+        record for key, event in events for record in context.codec.encode_for_all(event, topic=topic, key=key, source=SOURCE)
     ]
     compacted_copy.append_settled(context.log, context.topics, records)
 
@@ -184,7 +185,7 @@ def _after(context: LogContext, place: tuple[str, int], position: int) -> Iterat
 
 
 def _differing(there: Mapping[str, RuleValue], stage: Stage) -> dict[str, tuple[RuleValue, RuleValue]]:
-    """A setting that one side does not name has its default there."""
+    # A setting that one side does not name has its default there: a program that knows one more is no other program.
     names = dict.fromkeys([*stage.rules, *there])
     pairs = {name: (_value(there, stage, name), _value(stage.rules, stage, name)) for name in names}
     return {name: (theirs, ours) for name, (theirs, ours) in pairs.items() if theirs != ours}

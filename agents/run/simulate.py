@@ -1,8 +1,7 @@
 """Runs the stages in a simulated world, in virtual time and in one process: no broker, no threads, no waiting.
 
 Each round advances the world to the next tick, appends the tick, takes all turns and lets the consumers act;
-then the caller may look. While containers are killed for lack of memory, a round has several ticks: live they come each half
-second, and a container that dies at each start dies several times in a minute.
+then the caller may look. While containers are killed for lack of memory, a round has several ticks.
 
 The world, its sources and the consumers are functions, the same ones that a live run starts as processes. Consumers carry a
 decision out in the round in which it was taken, and the stages read its outcome in the next round.
@@ -68,6 +67,7 @@ def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld
         number += 1
         taken: list[TurnResult] = []
         while at < grid.at(number):
+            # Live ticks come each half second, and a container that dies at each start dies several times in a minute.
             at = min(at + STEP_MS, grid.at(number)) if driver.killing(at - grid.period_ms) else grid.at(number)
             taken += driver.move(at)
         yield SimulatedRound(times.from_ms(at), taken, driver.runner.tasks)
@@ -88,17 +88,15 @@ class _Driver:
         return self.killed > since
 
     def move(self, tick: int) -> list[TurnResult]:
-        """Move the world to a tick and act on it; after a kill once more a moment later.
-
-        What the recommender makes of a kill the updater reads a turn later: live that is half a second, and the kubelet has not
-        started the container again.
-        """
+        """Move the world to a tick and act on it; after a kill once more a moment later."""
         before = self._kills()
         self.world.advance(times.from_ms(tick))
         killed = self._kills() > before
         taken = self._turns(tick)
         if killed:
             self.killed = tick
+            # What the recommender makes of a kill the updater reads a turn later. Live that is half a second, and the kubelet has
+            # not started the container again.
             taken += self._turns(tick + 1)
         return taken
 

@@ -75,6 +75,7 @@ class Runner:
         log, topics = self.context.log, self.context.topics
         marked = [task.tick for task in self.tasks]
         first = min((tick[0] for tick in marked if tick is not None), default=0)
+        # A task that starts at a mark needs the tick of that mark, from which the names of the following ticks go on.
         start = clock_log.first_counted(log, topics) if None in marked else clock_log.counted(log, topics, before=first + 1)
         self._clock = ClockReader(log, topics, start)
         if start.last is not None:
@@ -113,10 +114,12 @@ class Runner:
         records = self.context.log.poll(wanted, limit=limit) if wanted else ()
         for record in records:
             readers = self._readers[record.topic, record.partition]
+            # Reading a record is most of what a turn costs, so several stages share it.
             shared = SharedRecord.of(record) if len(readers) > 1 else record
             for reader in readers:
                 reader.task.feed(reader.name, shared)
         came = {(record.topic, record.partition) for record in records}
+        # A place that brought nothing holds nothing, or the poll was full of others' records.
         moved = [self._skip_nothing(place) for place in wanted if place not in came] if len(came) < len(wanted) else []
         return bool(records) or any(moved) or bool(ticks)
 

@@ -77,6 +77,7 @@ class ObjectTable(Generic[V]):
 
     def chunks(self) -> Iterable[str]:
         """Names of the buckets that were ever used."""
+        # A bucket that became empty is dumped as such, or a restart would find what it held before.
         return [self._name(bucket) for bucket in sorted(self._used)]
 
     def take_dirty(self) -> set[str]:
@@ -108,6 +109,7 @@ class ObjectTable(Generic[V]):
         self._used.add(bucket)
 
     def _choose(self, key: str) -> int:
+        # Python's hash of a text differs from process to process, and chunks must not.
         digest = blake2b(key.encode(), digest_size=8, key=self._hash_key).digest()
         return int.from_bytes(digest) % len(self._buckets)
 

@@ -1,9 +1,8 @@
 """Columns of numbers with one named row for each thing: arrays for numpy, in chunks of 256 rows for checkpoints.
 
-A new name takes the lowest free row, so the place of a row follows from the names alone and a loaded table goes on exactly as
-the dumped one. Names and numbers are different chunks: names change when a thing comes or goes, numbers with each sample.
-Wide columns are dumped sparse: a bit for each cell, then the cells that are not zero. Every bit of a number survives. Columns
-of several numbers that are mostly not zero are dense: an array (rows, count).
+Names and numbers are different chunks: names change when a thing comes or goes, numbers with each sample. Wide columns are dumped
+sparse: a bit for each cell, then the cells that are not zero. Every bit of a number survives. Columns of several numbers that are
+mostly not zero are dense: an array (rows, count).
 """
 
 import heapq
@@ -116,6 +115,8 @@ class RowTable:
 
     def add(self, key: RowKey) -> int:
         """The row of `key`, which is new: the lowest free one, all defaults."""
+        # The lowest free row, so that the place of a row follows from the names alone and a loaded table goes on as the dumped
+        # one.
         row = heapq.heappop(self._free_rows())
         self._keys[row] = key
         self._row_of[key] = row
@@ -185,6 +186,7 @@ class RowTable:
             self._keys[row] = key
             if key is not None:
                 self._row_of[key] = row
+        # Made again at the next use: chunks come one by one, and each would sort all rows.
         self._used = self._free = None
 
     def _free_rows(self) -> list[int]:
@@ -212,14 +214,16 @@ class RowTable:
         size = len(self._keys)
         self._keys += [None] * CHUNK
         if self._free is not None:
+            # Higher numbers than all others stand at the end of a heap as they are.
             self._free += range(size, size + CHUNK)
         self.reserve(size + CHUNK)
 
     def _pack(self, name: str, span: slice) -> bytes:
-        """A column of one chunk; of a wide one the bits of a cell decide, so that -0.0 survives too."""
+        """A column of one chunk."""
         if name in self._columns:
             return self._columns[name][span].tobytes()
         flat = self._spans[name].dense(np.arange(span.start, span.stop)).reshape(-1)
+        # By the bits, so that -0.0 survives, too.
         mask = flat.view(np.uint64) != 0
         bits: bytes = np.packbits(mask).tobytes()
         cells_that_count: bytes = flat[mask].tobytes()

@@ -79,6 +79,7 @@ class SparseRows:
         """
         width = int((last - first).max()) + 1
         pool = self.pool
+        # A view of the pool in which line i begins at its cell i, so that one indexing copies all stretches.
         lines: Floats = np.ndarray((len(pool) - width + 1, width), np.float64, pool, 0, (pool.itemsize, pool.itemsize))
         stretches: Floats = lines[self._origin[rows] + first]
         return stretches
@@ -108,6 +109,7 @@ class SparseRows:
 
     def _fit(self, rows: Indices, block: Floats) -> None:
         """Make room for all that is in a block."""
+        # By the bits: -0.0 is a number that has to survive.
         filled = block.view(np.uint64) != 0
         some = filled.any(axis=1)
         rows, filled = rows[some], filled[some]
@@ -135,6 +137,7 @@ class SparseRows:
         sizes = self._sizes[np.searchsorted(self._sizes, wanted)]
         for size in np.unique(sizes).tolist():
             these = np.flatnonzero(sizes == size)
+            # With as much room below as above, for a histogram grows at both ends.
             first = np.clip(low[these] - (size - wanted[these]) // 2, 0, self.width - size)
             self._move(rows[these], first, size)
 
@@ -151,9 +154,9 @@ class SparseRows:
     def _move(self, rows: Indices, base: Indices, size: int) -> None:
         origin = self._take(size, len(rows)) - base
         for positions, old_base, cells in list(self.alike(rows)):
-            held = self.pool[cells]
-            line, column = np.nonzero(held.view(np.uint64))
-            self.pool[(origin[positions] + old_base)[line] + column] = held[line, column]
+            numbers = self.pool[cells]
+            line, column = np.nonzero(numbers.view(np.uint64))
+            self.pool[(origin[positions] + old_base)[line] + column] = numbers[line, column]
             self._give_back(cells)
         self._origin[rows], self._base[rows], self._room[rows] = origin, base, size
 
@@ -176,6 +179,7 @@ class SparseRows:
 
     def _give_back(self, cells: Indices) -> None:
         self.pool[cells] = 0.0
+        # An array of machine words: a list would hold an object for each piece of thousands.
         self._spare[cells.shape[1]].frombytes(cells[:, 0].tobytes())
         self._unused += cells.size
 

@@ -1,8 +1,8 @@
 """The conditions stage: decides what the status of each VPA object should say, whenever that changes.
 
 It works on whole clusters; each belongs to the partition of its name. VPA objects that another recommender serves are left alone.
-The source has judged whether an object can be served, and says so in `VpaChanged.unsupported`. Of a workload that a policy of ours
-sizes, without a VPA, an event says whether a loop of OOM kills goes on there, and why.
+The source has judged whether an object can be served, and says so in `VpaChanged.unsupported`. Of a workload that a policy of
+ours sizes, without a VPA, an event says whether a loop of OOM kills goes on there, and why.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
