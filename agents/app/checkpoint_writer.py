@@ -1,10 +1,8 @@
 """Writes checkpoints: consistent cuts at a turn boundary, paced by bytes, so that decisions do not wait for them.
 
 It writes one checkpoint at a time. The cut is taken synchronously; then the writer waits until all decisions are durable, and
-writes the chunks in small portions with pauses in between, because they share the event loop and the broker with decisions. The
-mark follows, then the tombstones of older families; a round ends with the group's offsets. When a rebalance overtakes a
-checkpoint, the writer abandons it together with its family. A failed write ends the process, because the content of its slots is
-uncertain.
+writes the chunks in small portions. The mark follows, then the tombstones of older families; a round ends with the group's
+offsets. A failed write ends the process, because the content of its slots is uncertain.
 """
 
 import asyncio
@@ -120,6 +118,7 @@ class CheckpointWriter:
             samples = host.plan.pacing.samples
             for partition in [p for p, owned in sorted(host.owned.items()) if (owned.due if quiet else owned.urgent(samples))]:
                 async with self.generation.busy:
+                    # Again, because a rebalance may have taken it while the lock was awaited.
                     owned = host.owned.get(partition)
                     if owned is not None and owned.due:
                         written += await self._write(host, owned)
@@ -140,6 +139,7 @@ class CheckpointWriter:
     async def finish(self) -> None:
         """Write the last checkpoints, then close every partition for good: neither messages nor a rebalance reopen them."""
         await self.write_round()
+        # Faust goes on delivering and may rebalance while it leaves the group.
         self.generation.number, self.generation.over = self.generation.number + 1, True
         for host in self.hosts:
             for owned in host.owned.values():
@@ -151,9 +151,11 @@ class CheckpointWriter:
         where = {"stage": host.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
         with supervision.guarded("writing a checkpoint", **where):
             positions = owned.task.positions
+            # Before the cut, and nothing is awaited in between: these are the decisions of exactly the turns in it.
             unacked, owned.unacked = owned.unacked, []
             topic = host.plan.changelog(host.stage)
             plan = cut(owned, part=min(PART, self.producer.bounds.most(topic) - FRAME))
+            # A mark must not name a turn whose decisions the log may still lose: after a crash nobody would take it again.
             await asyncio.gather(*unacked)
             if self._refused(topic, owned, plan) or not await self._write_records(host, owned, plan, generation):
                 owned.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
@@ -163,15 +165,14 @@ class CheckpointWriter:
         return plan.size
 
     def _refused(self, topic: str, owned: OwnedPartition, plan: CheckpointPlan) -> bool:
-        """Set a checkpoint aside whose mark the changelog refuses for good.
-
-        The state lives on; recovery would use an older checkpoint.
-        """
+        """Set a checkpoint aside whose mark the changelog refuses for good."""
+        # The state lives on; recovery would use an older checkpoint.
         written = (NewRecord(topic, owned.task.partition, *record) for record in (*plan.records, plan.mark))
         largest = max(written, key=size_of)
         why = self.producer.bounds.refusal(largest)
         if why is None:
             return False
+        # One dead letter says it; the next round would refuse the same mark again.
         if (topic, owned.task.partition) not in self._set_aside:
             self._set_aside.add((topic, owned.task.partition))
             self.producer.send_soon(self.producer.bounds.letters(largest, why))
@@ -182,7 +183,10 @@ class CheckpointWriter:
         topic, partition = host.plan.changelog(host.stage), owned.task.partition
         for records in in_parts(plan.records):
             await asyncio.gather(*(self.changelog.write(topic, partition, record) for record in records))
+            # Chunks share the event loop and the broker with decisions.
             await asyncio.sleep(BETWEEN)
+            # A rebalance came: somebody else may own the partition by now, so the mark is never written and the family is
+            # abandoned.
             if generation != self.generation.number:
                 return False
         owned.end = await self.changelog.write(topic, partition, plan.mark) + 1
@@ -197,14 +201,14 @@ class CheckpointWriter:
 def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
     """These records in order, in groups within `TOGETHER`, each with at least one record."""
     together: list[tuple[bytes, bytes]] = []
-    held = 0
+    size_together = 0
     for record in records:
         size = len(record[0]) + len(record[1])
-        if together and held + size > TOGETHER:
+        if together and size_together + size > TOGETHER:
             yield together
-            together, held = [], 0
+            together, size_together = [], 0
         together.append(record)
-        held += size
+        size_together += size
     if together:
         yield together
 
@@ -213,6 +217,7 @@ def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     """The checkpoint of the turn just taken. It does not await, so all chunks are of the same turn."""
     owned.ledger.part, owned.set_aside, owned.taken, owned.samples = part, False, 0, 0
     state = owned.task.state
+    # Taken even where the whole state is written, so that the next cut does not write these once more.
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)
     dumps = ((name, state.dump(name)) for name in names)

@@ -1,11 +1,8 @@
-"""Reads the clock beside Faust and gives each tick to the partitions that are open.
-
-One partition cannot be shared out to workers.
+"""Reads the clock beside Faust, which could not give its one partition to several workers, and gives each tick to what is open.
 
 It begins at the lowest mark of what is open, and begins anew after every recovery; a task ignores a tick that is not above its
-turn. It also looks after inputs that a turn waits for while nothing comes: their last offsets may hold nothing that Faust
-delivers, such as the end of a transaction or what compaction took. And it asks every few seconds whether the logs still hold what
-was read of them; if not, the process ends, because only a checkpoint from before that can be trusted.
+turn. It also looks after inputs that a turn waits for while nothing comes, and asks every few seconds whether the logs still hold
+what was read of them.
 """
 
 import asyncio
@@ -67,8 +64,8 @@ class ClockFeed:
         offset = -1 if mark.tick is None else mark.tick[0]
         async with self._busy:
             there: PlaceInClock = await asyncio.to_thread(clock_log.look_at, self._log, self._plan.topics, offset)
-        found = None if there.record is None else (there.record.number, there.record.name)
-        return ClockEvidence(there.begin, there.end, found)
+        tick = None if there.record is None else (there.record.number, there.record.name)
+        return ClockEvidence(there.begin, there.end, tick)
 
     async def held(self, read: Sequence[tuple[int, Epochs]]) -> LostRecords:
         """Whether the logs still hold what was read of these partitions. Raises LogUnavailable."""
@@ -76,14 +73,15 @@ class ClockFeed:
             return await asyncio.to_thread(lost_record_check.look, self._log, self._plan.topics, read)
 
     async def _require_held(self) -> None:
-        """End the process if the logs no longer hold what tasks here have read: only a checkpoint from before can be trusted."""
-        asked = [(owned.task, owned.task.epochs.epochs()) for _, owned in self._open()]
+        """End the process if the logs no longer hold what tasks here have read."""
+        read = [(owned.task, owned.task.epochs.epochs()) for _, owned in self._open()]
         ticks = PARTITION, {CLOCK: tuple(self._reader.counted.epochs) if self._reader else ()}
-        held = await self.held([*((task.partition, epochs) for task, epochs in asked), ticks])
+        held = await self.held([*((task.partition, epochs) for task, epochs in read), ticks])
+        # Only a checkpoint from before can be trusted, and a restart is the one way back that every recovery tests.
         if held.gone:
             error = LogUnavailable(f"{'; '.join(held.gone)}: what was decided from it is taken again, from an older checkpoint")
             supervision.end(error, doing="asking whether the logs still hold what was read")
-        for task, epochs in asked if held.complete else ():
+        for task, epochs in read if held.complete else ():
             task.epochs.seen(epochs)
 
     async def run(self) -> None:
@@ -129,6 +127,7 @@ class ClockFeed:
             return clock_log.first_counted(log, topics)
         lowest = min(mark[0] for mark in marks if mark is not None)
         counted = clock_log.counted(log, topics, before=lowest + 1)
+        # Retention has taken ticks that a task here needs.
         if counted.last is None or counted.last.offset > lowest:
             for host, _ in self._open():
                 host.observer.lost(host.stage.name, *clock_log.place(topics), lowest, counted.next)
@@ -162,6 +161,8 @@ class ClockFeed:
                 at = owned.task.aligner.inputs[name].next
                 before, since = stood.get((owned, name), (at, now))
                 self._stood[owned, name] = at, since if before == at else now
+                # The last offsets before an end may hold nothing that Faust delivers: the end of a transaction, or what
+                # compaction took.
                 if before == at and now - since > STANDS_STILL:
                     await host.read_beside(owned, name)
 
@@ -173,5 +174,6 @@ class ClockFeed:
             for name, source in owned.task.aligner.inputs.items()
             if source.records and (name, owned.task.partition) not in counted.ends
         }
+        # Twice in a row, because a record may have come just after the newest tick.
         self._hosts[0].observer.unnamed({name for name, _ in unnamed & self._unnamed})
         self._unnamed = unnamed

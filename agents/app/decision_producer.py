@@ -1,8 +1,8 @@
 """Carries decisions and dead letters to the log without making the turn wait.
 
-A turn queues its records and goes on; a background task sends them in order. Nothing awaits between taking a turn and queueing
-its decisions, so a checkpoint sees both or neither. Checkpoints have a producer of their own, or decisions would queue behind
-them. No record is dropped: one that cannot be sent ends the process, and one that its topic refuses for good is set aside.
+A turn queues its records and goes on; a background task sends them in order. Checkpoints have a producer of their own, or
+decisions would queue behind them. No record is dropped: one that cannot be sent ends the process, and one that its topic refuses
+for good is set aside.
 """
 
 import asyncio
@@ -57,6 +57,8 @@ class DecisionProducer:
     def send_soon(self, records: Sequence[NewRecord]) -> asyncio.Future[None]:
         """Queue these records; the future is done when all of them are durable."""
         records = self.bounds.admissible(records)
+        # No coroutine: nothing may be awaited between taking a turn and queueing its decisions, so that a checkpoint sees both or
+        # neither.
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting += len(records)
         self._queue.append((records, durable))
@@ -84,13 +86,12 @@ class DecisionProducer:
                     queued, self._queue = self._queue, deque()
                     records = [record for some, _ in queued for record in some]
                     sent = await self._send(records)
+                    # Not awaited here: the next batches go out while the broker acknowledges these.
                     self._keep(asyncio.create_task(self._settle(sent, len(records), [durable for _, durable in queued])))
 
     async def _send(self, records: Sequence[NewRecord]) -> list[asyncio.Future[object]]:
-        """Send records in batches of one partition each, in their order there; a future for each batch.
-
-        A batch costs the client a fraction of what its records would cost one by one.
-        """
+        """Send records in batches of one partition each, in their order there; a future for each batch."""
+        # A batch costs the client a fraction of what its records would cost one by one.
         partitions: dict[tuple[str, int], list[NewRecord]] = {}
         for record in records:
             partitions.setdefault((record.topic, record.partition), []).append(record)
@@ -111,14 +112,14 @@ class DecisionProducer:
         """The records in order, in groups that fit into one batch and the topic's bound, which holds for a batch as a whole."""
         most = min(_BATCH, self.bounds.most(topic))
         batch: list[NewRecord] = []
-        held = 0
+        size_together = 0
         for record in records:
             size = size_of(record) + _OVERHEAD
-            if batch and held + size > most:
+            if batch and size_together + size > most:
                 yield batch
-                batch, held = [], 0
+                batch, size_together = [], 0
             batch.append(record)
-            held += size
+            size_together += size
         if batch:
             yield batch
 
@@ -127,11 +128,13 @@ class DecisionProducer:
         with supervision.guarded("sending decisions"):
             await asyncio.gather(*sent)
             self.waiting -= count
+            # At half, so that the worker does not stop and go with each batch.
             if self.waiting < FULL // 2:
                 self._room.set()
             if not self.waiting:
                 self._empty.set()
             for durable in durables:
+                # Who waited for it may have been cancelled, and the future with it.
                 if not durable.done():
                     durable.set_result(None)
 

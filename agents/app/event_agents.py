@@ -56,6 +56,7 @@ class EventSchema(faust.Schema[Any, Any]):
 
     def loads_value(self, _app: faust.App, message: Message, **_: Any) -> Event | None:  # type: ignore[override]
         """The event; None for ticks, other events, what cannot be read, and further copies of a broadcast."""
+        # A broadcast has a copy in each partition, and the first one is enough.
         if self._copied and message.partition:
             return None
         record = Record(
@@ -81,6 +82,7 @@ class EventStream(faust.Stream[Event]):
 
 async def _only_events(event: Event | None) -> Event:
     if event is None:
+        # Faust's own way to pass over an event; a processor that returned None would hand None to the agent.
         raise faust.exceptions.Skip
     return event
 

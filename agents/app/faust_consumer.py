@@ -47,8 +47,8 @@ class FaustConsumer:
     def owned(self, topics: Iterable[str]) -> set[int]:
         """The partitions of which all these topics are assigned to this worker."""
         assigned = self.app.assignor.assigned_actives()
-        each = [{tp.partition for tp in assigned if tp.topic == topic} for topic in topics]
-        return set.intersection(*each)
+        partitions_of = [{tp.partition for tp in assigned if tp.topic == topic} for topic in topics]
+        return set.intersection(*partitions_of)
 
     def pause(self, topic: str, partition: int) -> None:
         """Stop fetching it. Records that Faust has prefetched are lost; the stage host finds the gap by its own offsets."""
@@ -67,23 +67,21 @@ class FaustConsumer:
     async def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set the group's offsets, as a hint where to start reading: the checkpoints' marks are what counts.
 
-        Skips what is not assigned to this worker, and does nothing when that leaves no offset: an empty commit kills Faust's
-        consumer thread.
+        Skips what is not assigned to this worker.
         """
         assigned = self.app.consumer.assignment()
         ours = {TP(*place): offset for place, offset in offsets.items() if TP(*place) in assigned}
+        # An empty commit kills Faust's consumer thread.
         if ours:
             consumer: Any = self.app.consumer
             await consumer._commit(ours)  # noqa: SLF001  # the public commit only knows messages that were acked
 
     async def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit these offsets, to which Faust seeks at the end of a rebalance, and seek to those that are 0 ourselves.
-
-        When aiokafka seeks to the committed offset and that is 0, it leaves the partition where it is. A partition that stays
-        with this worker and has been read from 0 would never deliver those records again.
-        """
+        """Commit these offsets, to which Faust seeks at the end of a rebalance, and seek to those that are 0 ourselves."""
         await self.commit(offsets)
         for place, offset in offsets.items():
+            # aiokafka leaves a partition where it is when the committed offset to seek to is 0. One that stays with this worker
+            # and has been read from 0 would never deliver those records again.
             if offset == 0:
                 with suppress(IllegalStateError):
                     await self.app.consumer.seek(TP(*place), 0)
@@ -96,11 +94,10 @@ def skip_table_recovery(app: faust.App) -> None:
 
 
 class SkippedTableRecovery(Recovery):
-    """Faust's table recovery without its reading; the worker reads the changelogs itself.
+    """Faust's table recovery without its reading; the worker reads the changelogs itself."""
 
-    Faust calls back before it knows that it has read everything, and a recovery that broke off looks like one that finished. Its
-    reading would be useless and would double the time to recover.
-    """
+    # Faust calls back before it knows that it has read everything, and a recovery that broke off looks like one that finished.
+    # So its reading would be useless, and would double the time to recover.
 
     async def _build_highwaters(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:  # noqa: ARG002  # Faust's
         """Pretend that every changelog is empty."""
@@ -126,15 +123,15 @@ class RecordsMessage(ConsumerMessage):
 def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[SharedRecord]]:
     """The records of aiokafka in order, in bundles within `BUNDLE_BYTES`, each with at least one record."""
     together: list[SharedRecord] = []
-    held = 0
-    for _, came in records:
-        record = SharedRecord(*log_reader.fields_of(came))
+    size_together = 0
+    for _, fetched in records:
+        record = SharedRecord(*log_reader.fields_of(fetched))
         size = record.size
-        if together and held + size > BUNDLE_BYTES:
+        if together and size_together + size > BUNDLE_BYTES:
             yield together
-            together, held = [], 0
+            together, size_together = [], 0
         together.append(record)
-        held += size
+        size_together += size
     if together:
         yield together
 
@@ -148,25 +145,24 @@ def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]
 
     def waiting(assignment: Any) -> Any:
         left_out = {tp.topic for tp in fetcher._records}.difference(passed_over())  # noqa: SLF001
-        found = actions(assignment)
-        for _, request in found[0]:  # one for each broker
+        plan = actions(assignment)
+        for _, request in plan[0]:  # one for each broker
             request._max_wait_ms = WAIT_MS if left_out else WHOLE_WAIT_MS  # noqa: SLF001
-        return found
+        return plan
 
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
 
 
 def ask_nothing_while_fetching(fetcher: Any) -> None:
-    """Let this fetcher of aiokafka look at no partition while it is fetching from every broker.
-
-    It looks each time somebody takes a partition's records, and five times a second, mostly in vain: a broker gets one request at
-    a time. So it waits until a fetch ends, or the assignment does. A task that ended just when the assignment did leaves its
-    broker marked as busy until the next round, and nothing would wake the fetcher: then aiokafka looks after its own time.
-    """
+    """Let this fetcher of aiokafka look at no partition while it is fetching from every broker."""
+    # It looks each time somebody takes a partition's records, and five times a second, mostly in vain: a broker gets one request
+    # at a time. So it waits until a fetch ends, or the assignment does.
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def when_free(assignment: Any) -> Any:
         nodes = {broker.nodeId for broker in fetcher._client.cluster.brokers()}  # noqa: SLF001
+        # A task that ended just when the assignment did leaves its broker marked as busy until the next round, and nothing would
+        # wake the fetcher: then aiokafka looks after its own time.
         under_way = sum(not task.done() for task in fetcher._pending_tasks)  # noqa: SLF001
         if nodes and nodes <= fetcher._in_flight and under_way >= len(fetcher._in_flight):  # noqa: SLF001
             return [], {}, WHOLE_WAIT_MS / 1000, False, []
@@ -209,13 +205,11 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         break_off_after_rebalance(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
-        """As Faust's, but returns nothing when a rebalance takes a partition in the middle.
-
-        aiokafka's fetcher removes what it has just returned, and raises a KeyError if that is gone. What it had taken of other
-        partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
-        """
+        """As Faust's, but returns nothing when a rebalance takes a partition in the middle."""
         try:
             return await super()._fetch_records(*args, **options)
+        # aiokafka's fetcher removes what it has just returned, and raises this if that is gone. What it had taken of other
+        # partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
         except KeyError as error:
             if not isinstance(error.args[0], TopicPartition):
                 raise
@@ -248,11 +242,10 @@ class QuickConsumer(Consumer):
 
     One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data or, if it
     leaves none out, as `wait_longer_for_all` says. A partition that had something prefetched when the fetch was sent is not
-    fetched again until that wait ends. With 1.5 s this would limit how fast a worker catches up, and delay an OOM kill. Fetched
-    records go through Faust in a few messages of many records, because Faust takes longer for a message than a stage takes for a
-    tick or for a decision that comes back. A message has the name of one of its partitions, but is delivered even if that one is
-    paused meanwhile: it has records of others, and a stage host skips what it does not want. Nothing here relies on Faust's
-    offsets, or on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
+    fetched again until that wait ends. With 1.5 s this would limit how fast a worker catches up, and delay an OOM kill. A message
+    has the name of one of its partitions, but is delivered even if that one is paused meanwhile: it has records of others, and a
+    stage host skips what it does not want. Nothing here relies on Faust's offsets, or on what it drops after a seek or a
+    rebalance, because the stage hosts go by the offset of each record.
     """
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature
@@ -260,8 +253,9 @@ class QuickConsumer(Consumer):
         records, active = await super()._wait_next_records(timeout)
         if active is not None:
             active = active | self._buffered_partitions  # what Faust goes by; a copy, for its own follows each pause
-        came = {tp: each for tp, each in (records or {}).items() if active is None or tp in active}
+        came = {tp: fetched for tp, fetched in (records or {}).items() if active is None or tp in active}
         first = next(iter(came), None)
+        # Faust takes longer for a message than a stage takes for a tick or for a decision that comes back.
         return {} if first is None else {first: list(bundled(self._in_turn(came)))}, active
 
     def _in_turn(self, came: Mapping[TP, list[Any]]) -> Iterable[tuple[TP, Any]]:
@@ -280,10 +274,8 @@ class QuickConsumer(Consumer):
         return message
 
     async def wait_first(self, *waits: Any, timeout: Any = None) -> Any:  # noqa: ASYNC109  # Faust's signature
-        """As Faust's, but a coroutine that need not wait runs at once, instead of in a task beside three more.
-
-        Faust calls it for each message, to be interrupted while a full stream makes it wait. Most messages find room.
-        """
+        """As Faust's, but a coroutine that need not wait runs at once, instead of in a task beside three more."""
+        # Faust calls it for each message, to be interrupted while a full stream makes it wait. Most messages find room.
         first, *others = waits
         if timeout is not None or not asyncio.iscoroutine(first):
             return await super().wait_first(*waits, timeout=timeout)

@@ -1,9 +1,7 @@
 """Gives memory that is free again back to the system, beside the turns.
 
 Catching up, a recovery and a burst of decisions use several times what a worker needs at rest, and the C library keeps nearly all
-of it: freed pages lie between ones in use, and only `malloc_trim` looks for them. It takes milliseconds, more where there is much
-to give, so it runs in a thread, and only when the process has grown or more of it lies free. Size alone would not do: a process
-that gave back while it was largest does not grow again when it frees the rest.
+of it: freed pages lie between ones in use, and only `malloc_trim` looks for them.
 """
 
 import asyncio
@@ -59,10 +57,12 @@ async def give_back(every: Seconds = EVERY, trim: Callable[[], int] = trim) -> N
     """Do so from time to time, until cancelled. Returns at once where the C library has no such call."""
     if not resident() or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return
-    after = kept = 0
+    after = free_before = 0
     while True:
         await asyncio.sleep(every)
         free_now = await asyncio.to_thread(free)
-        kept = min(kept, free_now)
-        if resident() > GROWN * after or free_now > kept + FREED:
-            after, kept = await asyncio.to_thread(trim), free_now
+        free_before = min(free_before, free_now)
+        # Size alone would not do: a process that gave back while it was largest does not grow again when it frees the rest.
+        if resident() > GROWN * after or free_now > free_before + FREED:
+            # It takes milliseconds, more where there is much to give.
+            after, free_before = await asyncio.to_thread(trim), free_now

@@ -13,6 +13,7 @@ from streams.log.kafka_connection import OAUTH, KafkaConnection
 from streams.log.kafka_log import COMPRESSION
 from streams.log.msk_tokens import MskTokens
 
+# At import, so that no client of this process can read a batch before it is guarded.
 record_batches.guard(aiokafka.consumer.fetcher)
 
 

@@ -5,8 +5,7 @@ begins and ends.
 
 Faust sometimes delivers a record that is not the next one. Either Faust jumped (it does so around prefetching, pauses and
 rebalances) or the log has a hole (compaction). `read_stretch` reads the stretch in between and so answers both cases without a
-seek, and nothing that Faust has prefetched can interfere. Records that retention has deleted meanwhile are lost. They are
-reported and counted, and reading goes on after them, because waiting would not bring them back.
+seek, and nothing that Faust has prefetched can interfere.
 """
 
 import asyncio
@@ -35,6 +34,7 @@ async def reader(where: KafkaConnection, *, fetch: int = FETCH) -> AsyncIterator
     consumer = AIOKafkaConsumer(
         **kafka_client_options.options(where),
         group_id=None,
+        # The client's own choice of another offset would hide that records are gone.
         auto_offset_reset="none",
         enable_auto_commit=False,
         max_partition_fetch_bytes=fetch,
@@ -73,7 +73,7 @@ async def kept_offsets(consumer: Any, places: Collection[TopicAndPartition]) -> 
 async def _offsets(
     ask: Callable[[list[TopicPartition]], Awaitable[Mapping[Any, int]]], places: Iterable[TopicAndPartition]
 ) -> dict[TopicAndPartition, int]:
-    """All topics at the same time: a client that does not know a topic yet waits a tenth of a second for each."""
+    # All topics at the same time: a client that does not know a topic yet waits a tenth of a second for each.
     topics: dict[str, list[TopicPartition]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(TopicPartition(topic, partition))
@@ -90,22 +90,20 @@ class ChangelogRecords:
 
 
 async def contents(where: KafkaConnection, until: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, ChangelogRecords]:
-    """Read each of these partitions from its beginning up to the given end.
-
-    On a connection of its own: a broker answers one request of a connection after the other, and a fetch that waits for more
-    would hold up whatever is asked behind it.
-    """
-    found = {place: ChangelogRecords({}, end) for place, end in until.items()}
-    left = {TopicPartition(*place) for place, end in until.items() if end}
+    """Read each of these partitions from its beginning up to the given end."""
+    # On a connection of its own: a broker answers one request of a connection after the other, and a fetch that waits for more
+    # would hold up whatever is asked behind it.
+    records_of = {place: ChangelogRecords({}, end) for place, end in until.items()}
+    unread = {TopicPartition(*place) for place, end in until.items() if end}
     async with reader(where) as consumer:
         consumer.assign([TopicPartition(*place) for place in until])
         first = await begins(consumer, until)
         for place, offset in first.items():
             consumer.seek(TopicPartition(*place), offset)
-        while left := {tp for tp in left if await consumer.position(tp) < until[tp.topic, tp.partition]}:
-            for tp, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
-                found[tp.topic, tp.partition].last.update((r.key, r.value) for r in records)
-    return found
+        while unread := {tp for tp in unread if await consumer.position(tp) < until[tp.topic, tp.partition]}:
+            for tp, records in (await consumer.getmany(*unread, timeout_ms=1000)).items():
+                records_of[tp.topic, tp.partition].last.update((r.key, r.value) for r in records)
+    return records_of
 
 
 async def committed(where: KafkaConnection, group: str, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
@@ -113,10 +111,10 @@ async def committed(where: KafkaConnection, group: str, places: Iterable[TopicAn
     admin = AIOKafkaAdminClient(**kafka_client_options.options(where))
     await admin.start()
     try:
-        found = await admin.list_consumer_group_offsets(group, partitions=[TopicPartition(*place) for place in places])
+        offsets = await admin.list_consumer_group_offsets(group, partitions=[TopicPartition(*place) for place in places])
     finally:
         await admin.close()
-    return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
+    return {(tp.topic, tp.partition): at.offset for tp, at in offsets.items() if at.offset >= 0}
 
 
 class Stretch(NamedTuple):
@@ -150,6 +148,7 @@ async def read_stretch(
                     await asyncio.sleep(1.0)
                     continue
                 begin = min(begin, stretch.end)
+                # Retention has deleted them. Reading goes on after them, because waiting would not bring them back.
                 lost(*stretch.place, at, begin)
                 at = begin
                 consumer.seek(tp, at)

@@ -65,6 +65,8 @@ class OwnedPartition:
     def rewind(self) -> None:
         """Drop what is buffered; the log is read again from the last turn. The state stays."""
         old = self.task
+        # A new task instead of emptying the old one: whoever still awaits with the old task sees that it is no longer the
+        # partition's.
         self.task = Task(
             old.stage,
             old.partition,

@@ -1,10 +1,9 @@
 """Opens the partitions that a rebalance gave to this worker.
 
-It runs as Faust's table recovery callback, after every rebalance, also for partitions that stay. The state in memory is the
-newest if nobody else has written to the changelog since. Otherwise recovery reads the whole changelog partition, and the newest
-good mark decides unless memory is further. A mark that the log contradicts, or whose state cannot be loaded, is passed over.
-State lives nowhere else, and states are never merged. Recovery opens nothing when another rebalance came meanwhile, because
-another recovery follows. An error ends the process, because Faust would swallow it.
+It runs as Faust's table recovery callback, after every rebalance, also for partitions that stay. Unless the state in memory is
+the newest, recovery reads the whole changelog partition, and the newest good mark decides unless memory is further. A mark that
+the log contradicts, or whose state cannot be loaded, is passed over. State lives nowhere else, and states are never merged. An
+error ends the process, because Faust would swallow it.
 """
 
 import asyncio
@@ -49,6 +48,7 @@ class Recovery:
     def revoked(self) -> None:
         """A rebalance begins: close all partitions until recovery opens them again."""
         self.generation.number += 1
+        # What was published before may be read by another worker now.
         self.in_flight.follow(())
         for host in self.hosts:
             for owned in host.owned.values():
@@ -80,7 +80,7 @@ class Recovery:
             goals = await log_reader.ends(consumer, [(t, p) for t in self.plan.inputs() for p in partitions])
         for partition in sorted(partitions):
             if generation != self.generation.number:
-                return
+                return  # another rebalance came, and another recovery follows it
             await self.consumer.start_at(committable(self.hosts, partition))
         if generation == self.generation.number:
             self._open(ours, goals)
@@ -94,6 +94,7 @@ class Recovery:
         stale: dict[TopicAndPartition, int] = {}
         for place, (host, partition) in places.items():
             owned = host.owned.get(partition)
+            # Nobody has written to the changelog since we did, so the state in memory is the newest.
             if owned is not None and owned.end == ends[place]:
                 owned.rewind()
                 self.observer.recovered(owned, found="memory", seconds=0.0)
@@ -125,6 +126,7 @@ class Recovery:
             if refused:
                 contents = checkpoint_selection.read(records.last, without=refused)
             if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):
+                # Further than the newest mark, because turns were taken after it; nothing has to be taken again.
                 how = "memory"
                 owned.rewind()
             elif contents.found is None:
@@ -138,6 +140,7 @@ class Recovery:
                 refused.append(contents.found.mark)
         assert owned is not None  # noqa: S101  # each way out of the loop has one
         host.owned[partition] = owned
+        # A family of our own: a former owner that is thought dead may still write into the old one.
         owned.abandon([key for key, value in records.last.items() if value is not None])
         owned.end = records.end
         return contents, how
@@ -146,17 +149,17 @@ class Recovery:
         self,
         host: StageHost,
         partition: int,
-        found: StoredState,
+        stored: StoredState,
         inputs: Mapping[str, KeptOffsets],
     ) -> OwnedPartition | None:
         """The state that a mark names; None if the log contradicts the mark, or the state cannot be loaded."""
-        why = await self._objection(partition, found.mark, inputs)
+        why = await self._objection(partition, stored.mark, inputs)
         if not why:
             try:
-                return await self._loaded(host, partition, found, inputs)
+                return await self._loaded(host, partition, stored, inputs)
             except Exception as error:  # noqa: BLE001  # bytes that another version or somebody else wrote fail in any way
                 why = f"what it names cannot be loaded: {error!r}"
-        self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
+        self.observer.checkpoint_refused(host.stage.name, partition, turn=stored.mark.turn, reason=why)
         return None
 
     async def _objection(self, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
@@ -167,15 +170,16 @@ class Recovery:
         return why or "; ".join((await self.clock.held([(partition, epochs)])).gone)
 
     async def _loaded(
-        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
+        self, host: StageHost, partition: int, stored: StoredState, inputs: Mapping[str, KeptOffsets]
     ) -> OwnedPartition:
         """The state that a mark names. An input that the mark does not know is read from its beginning."""
-        positions = {name: found.mark.positions.get(name, stretch.begin) for name, stretch in inputs.items()}
+        positions = {name: stored.mark.positions.get(name, stretch.begin) for name, stretch in inputs.items()}
         task = host.task(partition, positions=positions)
-        for name in sorted(found.chunks):
-            task.state.load(name, found.chunks[name])
+        for name in sorted(stored.chunks):
+            task.state.load(name, stored.chunks[name])
+            # A large state takes seconds, in which the group's heartbeats have to go on.
             await asyncio.sleep(0)
-        mark = found.mark
+        mark = stored.mark
         task.resume(mark.turn, positions=positions, tick=mark.tick, inputs=mark.inputs, epochs=mark.epochs)
         return OwnedPartition(task, new_ledger([]), positions)
 

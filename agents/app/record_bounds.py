@@ -42,6 +42,7 @@ class RecordBounds:
 
     def admissible(self, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
         """The records, with a dead letter in the place of each that its topic refuses."""
+        # As nearly always, and then the caller's list is not copied.
         if all(self.refusal(record) is None for record in records):
             return records
         return [letter for record in records for letter in self._admit(record)]
@@ -60,10 +61,11 @@ class RecordBounds:
 async def ask(admin: Any, topics: Iterable[str]) -> dict[str, int]:
     """`max.message.bytes` of these topics. A topic whose settings we may not read is left out."""
     wanted = [ConfigResource(ConfigResourceType.TOPIC, name, configs={"max.message.bytes": None}) for name in topics]
-    found: dict[str, int] = {}
+    most_bytes: dict[str, int] = {}
     for response in await admin.describe_configs(wanted):
+        # aiokafka answers with plain tuples, in the order of Kafka's protocol, with more fields in later versions.
         for code, _message, _kind, name, entries in (resource[:5] for resource in response.resources):
             settings = {entry[0]: entry[1] for entry in entries} if not code else {}
             if settings.get("max.message.bytes"):
-                found[name] = int(settings["max.message.bytes"])
-    return found
+                most_bytes[name] = int(settings["max.message.bytes"])
+    return most_bytes

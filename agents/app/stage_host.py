@@ -60,27 +60,28 @@ class StageHost:
             in_flight=self.in_flight,
         )
 
-    async def handle(self, came: Record) -> None:
+    async def handle(self, record: Record) -> None:
         """Handle one record of an input from Faust."""
-        owned = self.owned.get(came.partition)
+        owned = self.owned.get(record.partition)
+        # Not ours any more, or not recovered yet: recovery sets the position from which it comes again.
         if owned is None or not owned.open:
             return
-        name = self.names[came.topic]
+        name = self.names[record.topic]
         wanted = owned.task.aligner.inputs[name].next
-        if came.last_offset < wanted or name in owned.held:
+        if record.last_offset < wanted or name in owned.held:
             return
-        if came.offset > wanted and not await self._close_gap(owned, name, came):
+        if record.offset > wanted and not await self._close_gap(owned, name, record):
             return
-        self.feed(owned, name, came)
+        self.feed(owned, name, record)
         self.backpressure.hold(owned, name)
         if owned.held:
             await self.backpressure.release(owned)
         if not self.producer.has_room:
             await self.producer.wait_for_room()
 
-    def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
+    def feed(self, owned: OwnedPartition, name: str, record: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
-        owned.task.feed(name, came)
+        owned.task.feed(name, record)
         if owned.goals:
             self._look_at_goal(owned, name)
         self._take_turns(owned)
@@ -131,6 +132,7 @@ class StageHost:
         began = perf_counter()
         self.observer.turn_began(owned)
         try:
+            # What is due is collected after the turn, so that no decision waits for it.
             with python_gc.held():
                 result = owned.task.next_turn()
         except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; only here the turn is known
@@ -150,47 +152,40 @@ class StageHost:
         return True
 
     def _refuse_other_rules(self, owned: OwnedPartition, result: TurnResult) -> None:
-        """End the process before it publishes a turn that another version of the program must decide.
-
-        Rules from before this worker's start may be those of an older program, whose turns this one takes again after a crash.
-        """
+        """End the process before it publishes a turn that another version of the program must decide."""
         changed = result.rules
         if changed is None or changed.rules.program == self.stage.program:
             return
+        # Rules from before this worker's start may be those of an older program, whose turns this one takes again after a crash.
         if changed.place.offset >= self.agreed.get(owned.task.partition, 0):
             other, own = changed.rules.program, self.stage.program
             says = f"from turn {result.turn} on version {other} of its rules decides, and this program has version {own}"
             error = BadInput(f"{says}: start the program that set these rules")
             supervision.end(error, doing="taking a turn", **self._where(owned))
 
-    async def _close_gap(self, owned: OwnedPartition, name: str, came: Record) -> bool:
-        """Feed the records before `came`. False: a rebalance took the partition meanwhile."""
+    async def _close_gap(self, owned: OwnedPartition, name: str, record: Record) -> bool:
+        """Feed the records before this one. False: a rebalance took the partition meanwhile."""
         task, source = owned.task, owned.task.aligner.inputs[name]
-        self.observer.gap(self.stage.name, came, source.next)
+        self.observer.gap(self.stage.name, record, source.next)
         lost = partial(self.observer.lost, self.stage.name)
-        stretch = log_reader.Stretch((came.topic, came.partition), source.next, came.offset)
+        stretch = log_reader.Stretch((record.topic, record.partition), source.next, record.offset)
         async for records, _ in log_reader.read_stretch(self.plan.where, stretch, lost=lost):
             if not owned.open or owned.task is not task:
                 return False
-            for record in records:
-                self.feed(owned, name, record)
+            for missing in records:
+                self.feed(owned, name, missing)
         return owned.open and owned.task is task
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
 
 
-# Bounds how much is buffered of an input that runs ahead of the clock, or of the inputs that a turn waits for.
-#
-# It holds an input that is over the bound and has been read up to the end that the next turn wants. The turn never waits for
-# such an input, so holding it cannot stop the turn. Its records are skipped meanwhile. An input that only this stage reads is
-# paused, so that it is not fetched in vain; one that several stages read goes on for the others. When the input is released,
-# reading goes back to where this stage stopped; the other stages have had those records and ignore them. If that seek fails,
-# the gap is read like any other.
-
-
 class Backpressure:
-    """Holds and releases the inputs of one stage. `wires` maps all of them from short to wire names; `alone` reads it alone."""
+    """Bounds how much is buffered of an input that runs ahead of the clock, or of the inputs that a turn waits for.
+
+    `wires` maps all inputs of one stage from short to wire names; `alone` are those that no other stage reads. The records of an
+    input that is held are skipped.
+    """
 
     def __init__(self, consumer: FaustConsumer, wires: dict[str, str], bound: int, *, alone: frozenset[str]) -> None:
         """`bound` is in bytes, for each input."""
@@ -200,9 +195,11 @@ class Backpressure:
         """After a record of input `name` came in: hold that input if it is over the bound and no turn waits for it."""
         aligner = owned.task.aligner
         source = aligner.inputs[name]
+        # The turn never waits for an input that has been read up to the wanted end, so holding it cannot stop the turn.
         if source.size > self.bound and source.next >= aligner.wanted(name) and name not in owned.held:
             owned.held.add(name)
             if name in self.alone:
+                # Otherwise it goes on for the other stages that read it.
                 self.consumer.pause(self.wires[name], owned.task.partition)
 
     async def release(self, owned: OwnedPartition) -> None:
@@ -214,5 +211,7 @@ class Backpressure:
             source = aligner.inputs[name]
             if name in owned.held and (source.next < aligner.wanted(name) or source.size < self.bound // 2):
                 owned.held.discard(name)
+                # Back to where this stage stopped. Other stages have had those records and ignore them. If the seek fails, the
+                # gap is read like any other.
                 read_on = self.consumer.resume if name in self.alone else self.consumer.seek
                 await read_on(self.wires[name], owned.task.partition, source.next)

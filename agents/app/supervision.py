@@ -1,7 +1,6 @@
 """How a worker ends after a failure: at once and completely, with a log line and an exit code.
 
-After a broken invariant the memory of the process cannot be trusted, so it must not write anything any more. The process ends
-without clean-up, and a restart recovers from the last good checkpoint.
+A restart recovers from the last good checkpoint.
 """
 
 import json
@@ -37,18 +36,18 @@ def code_of(error: BaseException) -> int:
 def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
     """Write one JSON line with what the worker was doing, where, and what went wrong; then end the process.
 
-    `doing` is a gerund phrase, such as "taking a turn". A trace is written only of what no operator could have caused: a broker
-    that is away or restarting, a missing right and a wrong setting are told by their sentence.
+    `doing` is a gerund phrase, such as "taking a turn".
     """
     code, refused = code_of(error), missing_right(None, error)
     away = isinstance(error, LogUnavailable | ConnectionError | TimeoutError) or getattr(error, "retriable", False)
+    # A trace is for what no operator could have caused; the rest is told by its sentence.
     expected = refused or code == MISCONFIGURED or away
     trace = "" if expected else "".join(traceback.format_exception(error))
     line = {"level": "critical", "event": "worker ended", "doing": doing, **where}
     line |= {"error": f"{refused}; {RIGHTS}" if refused else f"{type(error).__name__}: {error}", "exit": code, "trace": trace}
     sys.stdout.flush()
-    os.write(2, json.dumps(line, default=str).encode() + b"\n")
-    os._exit(code)
+    os.write(2, json.dumps(line, default=str).encode() + b"\n")  # whole and at once; a buffer would be lost below
+    os._exit(code)  # no clean-up: after a broken invariant this memory must not be written anywhere
 
 
 def no_longer_than(seconds: Seconds, *, doing: str) -> None:

@@ -1,8 +1,4 @@
-"""Checks rights and topics before a worker starts: all topics exist, and have the same number of partitions. Creates changelogs.
-
-With unequal counts Faust would assign the inputs of one partition to different workers, and no turn would ever be complete. A
-topic that is missing at the start would be left out for minutes.
-"""
+"""Checks rights and topics before a worker starts: all exist, and have the same number of partitions. Creates changelogs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,6 +22,7 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
 
     Raises BadInput when the topics do not fit, LogUnavailable for missing rights.
     """
+    # A missing right would leave the worker waiting for records that never come.
     await asyncio.to_thread(kafka_errors.require, plan.where, _needs(plan))
     admin = AIOKafkaAdminClient(**kafka_client_options.options(plan.where))
     await admin.start()
@@ -41,7 +38,7 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
 
 
 def _needs(plan: WorkerPlan) -> Needs:
-    """The rights of a worker. A missing one would leave it waiting for records that never come."""
+    """The rights of a worker."""
     written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | set(_besides(plan))
     rules = [plan.topics.wire(name) for topic in ("rules", "policies") for name in (topic, COPIES[topic])]
     topics = {name: {"Write"} for name in (*written, *rules)}
@@ -74,10 +71,12 @@ def _counts(described: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]
 def _check_counts(plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> None:
     changelogs = {plan.changelog(stage) for stage in plan.stages}
     for topic in _needed(plan):
+        # Faust would leave a topic that is missing at the start out for minutes.
         if topic not in counts and topic not in changelogs:
             raise BadInput(f"topic '{topic}' does not exist at Kafka '{plan.where.brokers}': run `ullage topics apply` first")
         wanted = 1 if topic == plan.topics.wire(CLOCK) else plan.topics.partitions
         partitions = counts[topic][0] if topic in counts else wanted
+        # With unequal counts Faust would assign the inputs of one partition to different workers.
         if partitions != wanted:
             if wanted == 1:
                 raise BadInput(f"topic '{topic}' has {partitions} partitions, but there is one order of ticks: it must have 1")
@@ -94,5 +93,6 @@ async def _create(admin: Any, plan: WorkerPlan, counts: Mapping[str, tuple[int, 
     if not new:
         return
     for name, code, *_ in (await admin.create_topics(new)).topic_errors:
+        # Another worker that starts at the same moment may have made it.
         if code and for_code(code) is not TopicAlreadyExistsError:
             raise for_code(code)(f"creating changelog '{name}'")

@@ -99,6 +99,7 @@ class App(faust.App):
 
     async def on_stop(self) -> None:
         """Write the last checkpoints, so that the next owner has nothing to repeat. The time for this is bounded."""
+        # The other parts of this process share its time to end.
         process_parts.ask_all_to_end()
         with supervision.guarded("stopping"):
             try:
@@ -176,6 +177,7 @@ def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
     """
     wire = plan.topics.wire("rules")
     with KafkaLog(plan.where) as log:
+        # Before agreeing: rules that come between the two are then looked at when their turn comes.
         ends = {partition: log.end(wire, partition) for partition in range(plan.topics.partitions)}
         for rules in rules_in_log.agree(LogContext.of(log, plan.topics), plan.stages, times.from_ms(wall_ms())):
             _LOG.info("rules set", stage=rules.stage, program=rules.program, version=rules.version)
@@ -183,10 +185,8 @@ def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
 
 
 def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
-    """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it.
-
-    A message carries many records, and each record comes once, however many stages read its topic.
-    """
+    """One agent on one channel of all inputs, for all stages."""
+    # It never waits for a certain topic, so a full queue cannot stop it; agents of their own would wait for each other.
     readers: dict[str, list[StageHost]] = {}
     for host in all_hosts:
         for wire in host.names:
@@ -200,9 +200,10 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
             ours: Any = stream
             events: AsyncIterable[Any] = ours.noack().events()
             async for event in events:
-                for came in event.message.records:
-                    for host in readers.get(came.topic, ()):  # none for a changelog, which Faust reads until it is paused
-                        await host.handle(came)
+                for record in event.message.records:
+                    for host in readers.get(record.topic, ()):  # none for a changelog, which Faust reads until it is paused
+                        await host.handle(record)
+                        # Faust's stream never yields while its queue is not empty, and the producer has to go on.
                         if perf_counter() - yielded > YIELD_AFTER:
                             await asyncio.sleep(0)
                             yielded = perf_counter()
@@ -224,6 +225,7 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
     async def revoked(*_what: object, **_more: object) -> None:
         recovery.revoked()
 
+    # Nobody else holds this function.
     app.on_partitions_revoked.connect(revoked, weak=False)
 
 
@@ -232,6 +234,7 @@ def run(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogPro
     logging_setup.set_up("worker")
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
+    # Faust's progress display would write into a log of JSON lines.
     worker.spinner = None
     try:
         worker.execute_from_commandline()

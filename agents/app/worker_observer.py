@@ -125,6 +125,7 @@ class WorkerObserver:
     def waiting(self, owned: OwnedPartition) -> None:
         """A tick came in that completes no turn: its inputs were not read up to its ends yet."""
         task, now = (owned.task.stage.name, owned.task.partition), self._clock()
+        # While a worker catches up, thousands of ticks a second come in that complete no turn.
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
             return
         self._looked[task] = now
@@ -145,10 +146,10 @@ class WorkerObserver:
         stage, partition = owned.task.stage.name, owned.task.partition
         self.metrics.checkpoint_written(stage, partition, size=Bytes(size), seconds=Seconds(seconds))
 
-    def gap(self, stage: str, came: Record, wanted: int) -> None:
-        """Faust jumped, or the log has a gap: `came` is not the record at the offset `wanted`."""
-        self.metrics.gap_filled(stage, came.partition, came.topic)
-        log.info("gap", stage=stage, topic=came.topic, partition=came.partition, wanted=wanted, came=came.offset)
+    def gap(self, stage: str, record: Record, wanted: int) -> None:
+        """Faust jumped, or the log has a gap: `record` is not the one at the offset `wanted`."""
+        self.metrics.gap_filled(stage, record.partition, record.topic)
+        log.info("gap", stage=stage, topic=record.topic, partition=record.partition, wanted=wanted, came=record.offset)
 
     def lost(self, stage: str, topic: str, partition: int, first: int, after: int) -> None:
         """Retention deleted records before they were read. From here on decisions may differ from what they would have been."""
@@ -161,6 +162,7 @@ class WorkerObserver:
             wait = owned.task.aligner.waits()
             waited = self._waited(stage, partition, owned.task.turn, lacks=wait is not None)
             lag = owned.lag
+            # While a worker catches up some input is always behind, so a wait counts only once nothing moved for a while.
             wait = wait if lag > self.plan.behind and waited >= WAITED else None
             self.metrics.lag(stage, partition, lag, wait=wait)
             self._report_wait(stage, partition, wait)
