@@ -16,8 +16,8 @@ from agents.app import kafka_client_options, supervision
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
-from agents.app.record_bounds import FRAME
 from agents.app.stage_host import StageHost
+from agents.app.topic_check import FRAME
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint_selection import PART, CheckpointPlan

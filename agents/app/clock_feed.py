@@ -13,9 +13,8 @@ from time import monotonic, perf_counter
 from agents.app import supervision
 from agents.app.owned_partition import OwnedPartition
 from agents.app.stage_host import StageHost
-from agents.engine.checkpoint_selection import CheckpointMark
-from agents.engine.checkpoint_validation import ClockEvidence
-from agents.engine.leader_epochs import Epochs
+from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence
+from agents.engine.input_digest import Epochs
 from streams import clock_log, lost_record_check
 from streams.clock_log import ClockReader, PlaceInClock
 from streams.clock_rules import PARTITION, Counted, Tick

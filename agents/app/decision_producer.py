@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
-from agents.app.record_bounds import RecordBounds
+from agents.app.topic_check import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import NewRecord, size_of
 

@@ -20,7 +20,7 @@ from agents.app.log_reader import ChangelogRecords, KeptOffsets
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
-from agents.engine import checkpoint_selection, checkpoint_validation
+from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.run import python_gc
 from streams.log.log_port import TopicAndPartition
@@ -165,7 +165,7 @@ class Recovery:
     async def _objection(self, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
         """Why the log contradicts a mark; empty if it does not."""
         ends = {name: stretch.end for name, stretch in inputs.items()}
-        why = checkpoint_validation.objection(mark, ends, await self.clock.evidence(mark), now_ms=wall_ms())
+        why = checkpoint_selection.objection(mark, ends, await self.clock.evidence(mark), now_ms=wall_ms())
         epochs = {name: read for name, read in mark.epochs.items() if name in inputs or name == CLOCK}
         return why or "; ".join((await self.clock.held([(partition, epochs)])).gone)
 

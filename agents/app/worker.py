@@ -22,8 +22,8 @@ from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
-from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
+from agents.app.topic_check import RecordBounds
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.run import rules_in_log

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from agents.engine import checkpoint_selection, checkpoint_validation
-from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
-from agents.engine.checkpoint_validation import ClockEvidence
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, ClockEvidence
 from agents.engine.stage import Stage
 from streams import clock_log
 from streams.log_context import LogContext
@@ -47,7 +46,7 @@ def _whole(_: bytes, value: bytes | None) -> bytes | None:
 def objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
     """Why a mark cannot be of the log's inputs; empty if it can."""
     ends = {name: _end(context, name, partition) for name in stage.reads}
-    return checkpoint_validation.objection(mark, ends, clock_evidence(context, mark), now_ms=time.time_ns() // 1_000_000)
+    return checkpoint_selection.objection(mark, ends, clock_evidence(context, mark), now_ms=time.time_ns() // 1_000_000)
 
 
 def clock_evidence(context: LogContext, mark: CheckpointMark) -> ClockEvidence:

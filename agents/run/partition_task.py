@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.engine.input_digest import InputDigests, record_digest
-from agents.engine.leader_epochs import Epochs, EpochsRead
+from agents.engine.input_digest import Epochs, EpochsRead, InputDigests, record_digest
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, TickEnds, TurnRecords

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from agents.engine import checkpoint_validation
-from agents.engine.checkpoint_selection import CheckpointMark
-from agents.engine.checkpoint_validation import ClockEvidence
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence
 from agents.run.partition_task import Task
 from schemas.names import Place
 from streams import clock_log, clock_rules, lost_record_check
@@ -45,7 +44,7 @@ WIRE = {name: PAPERS.wire(name) for name in (*READS, CLOCK)}
 PLACES = [(WIRE[name], p) for name in READS for p in range(2)]
 AT_CLOCK = (WIRE[CLOCK], 0)
 PERIOD, STEPS, RUNS, TRIES = 5, 500, 12, 200
-look, objection = lost_record_check.look, checkpoint_validation.objection
+look, objection = lost_record_check.look, checkpoint_selection.objection
 """The questions as they are, whatever a test leaves out."""
 
 

@@ -11,10 +11,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from kafka import KafkaAdminClient
 
-from agents.app import kafka_client_options, record_bounds, supervision
+from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer
 from agents.app.decision_producer import DecisionProducer
-from agents.app.record_bounds import FRAME, RecordBounds
+from agents.app.topic_check import FRAME, RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
@@ -84,7 +84,7 @@ def test_a_decision_that_its_topic_never_takes_is_set_aside_and_the_others_go_on
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, wire, {"max.message.bytes": "20000"})])
         bounds = RecordBounds(topics)
         while bounds.most(wire) != 20_000 - FRAME:  # the broker takes a moment until it says so
-            bounds.learn(await record_bounds.ask(admin, [wire, topics.wire("dead-letters")]))
+            bounds.learn(await topic_check.ask(admin, [wire, topics.wire("dead-letters")]))
         await admin.close()
         producer = DecisionProducer(where, bounds)
         await producer.start()

@@ -2,7 +2,7 @@
 
 import orjson
 
-from agents.app.record_bounds import FRAME, RecordBounds
+from agents.app.topic_check import FRAME, RecordBounds
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord
 from streams.topics import Topics
 

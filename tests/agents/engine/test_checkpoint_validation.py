@@ -2,8 +2,7 @@
 
 import pytest
 
-from agents.engine.checkpoint_selection import CheckpointMark
-from agents.engine.checkpoint_validation import ClockEvidence, objection
+from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence, objection
 
 NOW = 1_800_000_000_000
 TICK = (3, "name")

@@ -1,5 +1,5 @@
 from agents.engine.checkpoint_selection import CheckpointMark
-from agents.engine.leader_epochs import EpochsRead
+from agents.engine.input_digest import EpochsRead
 
 
 def test_of_each_epoch_the_end_of_what_was_read_is_kept() -> None:
