@@ -19,6 +19,7 @@ class AgeGauge:
         self._since[labels] = time.monotonic()
         if new:
             gauge = self._gauge.labels(*labels) if labels else self._gauge
+            # A function, so that the age is that of the scrape, also when nothing happens any more.
             gauge.set_function(lambda: time.monotonic() - self._since.get(labels, time.monotonic()))
 
     def forget(self, *labels: str) -> None:

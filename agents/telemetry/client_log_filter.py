@@ -51,13 +51,14 @@ class ClientLogFilter(logging.Filter):
         self._call = call
 
     def release(self) -> None:
-        """Log the lines that were held back, each sentence once in a while, but none right after an outage."""
+        """Log the lines that were held back, each sentence once in a while."""
         now = self._clock()
         with self._lock:
-            held, self._held, self._dropped = self._held, [], 0
+            records, self._held, self._dropped = self._held, [], 0
+        # Right after an outage the clients still speak of it.
         if now < self._quiet_until:
             return
-        for record in held:
+        for record in records:
             key = record.name, str(record.msg)
             if now - self._logged_at.get(key, float("-inf")) >= AGAIN:
                 self._logged_at[key] = now

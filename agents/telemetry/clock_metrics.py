@@ -35,9 +35,9 @@ class ClockMetrics:
         """Compare a probe that came back: its value is this machine's time, its timestamp the log's."""
         for record in records:
             if record.topic == self._wire and record.key == PROBE and record.timestamp_ms >= 0:
-                said = record.value or b""
-                if said.isdigit():
-                    self._skew.set((int(said) - record.timestamp_ms) / 1000)
+                probe_time = record.value or b""
+                if probe_time.isdigit():
+                    self._skew.set((int(probe_time) - record.timestamp_ms) / 1000)
 
     def lost_ends(self, count: int) -> None:
         """How many partitions end before their ends in force now."""

@@ -88,9 +88,10 @@ class UpdateCounts:
         )
 
     def finished(self, outcome: ActionFinished) -> None:
-        """What upstream would count of this outcome. Changes that somebody else had made before do not count."""
+        """What upstream would count of this outcome."""
         if outcome.detail is OutcomeDetail.NO_WEBHOOK:
             self._no_webhook.labels("invalid").inc()
+        # Upstream counts what it does, and this somebody else had done before.
         if outcome.detail is OutcomeDetail.ALREADY_DONE:
             return
         match outcome.action, outcome.result:

@@ -1,8 +1,7 @@
 """The dependencies of a process: whether each answers, why not, and since when; a log line when one goes away or is back.
 
 `DependencyStatus` is one dependency, for code that checks it itself. `DependencyMonitor` checks them all every few seconds in a
-thread of its own, so that a process that waits in vain or has nothing to do notices, too. Clients' log lines about a missing
-dependency are dropped and counted, because a client without a server repeats the same line hundreds of times a minute.
+thread of its own, so that a process that waits in vain or has nothing to do notices, too.
 """
 
 import threading
@@ -34,17 +33,17 @@ class DependencyStatus:
         self._what, self._not_yet, self._clock = what, not_yet, clock
         self._away: tuple[str, float] | None = None
         """Why it is away, and since when."""
-        self._asked: tuple[float, Seconds] | None = None
+        self._question: tuple[float, Seconds] | None = None
         """When it was asked what it has not answered yet, and how long that may take."""
 
     @contextmanager
     def asking(self, *, within: Seconds) -> Iterator[None]:
         """While this block runs it is asked something; it is not seen once that has taken longer than this."""
-        self._asked = self._clock(), within
+        self._question = self._clock(), within
         try:
             yield
         finally:
-            self._asked = None
+            self._question = None
 
     @property
     def away(self) -> bool:
@@ -65,9 +64,10 @@ class DependencyStatus:
 
     def reasons(self) -> Sequence[str]:
         """Why it is missing; empty if it answers."""
-        away, asked = self._away, self._asked
-        if away is None and asked is not None and self._clock() - asked[0] > asked[1]:
-            return [f"{self._what} has not answered for {self._clock() - asked[0]:.0f} s"]
+        # Each read once: another thread may set them at any moment.
+        away, question = self._away, self._question
+        if away is None and question is not None and self._clock() - question[0] > question[1]:
+            return [f"{self._what} has not answered for {self._clock() - question[0]:.0f} s"]
         if away is None:
             return [self._not_yet] if self._not_yet else []
         return [f"{self._what} is away for {self._clock() - away[1]:.0f} s: {away[0]}"]
@@ -125,6 +125,7 @@ class DependencyMonitor:
         if self._held_back is None:
             return
         if any(status.away for status in self._servers):
+            # A client without a server repeats the same line hundreds of times a minute.
             self._left_out += self._held_back.drop()
         else:
             self._held_back.release()
@@ -158,5 +159,6 @@ class DependencyMonitor:
             if any(status.away for status, _ in self._looks):
                 self._ended.wait(AGAIN)  # clients' lines meanwhile are no reason to hurry
             else:
+                # A client's line wakes it, because that is mostly the first sign of an outage.
                 self._wake.wait(self._every)
             self._wake.clear()

@@ -1,7 +1,7 @@
 """The HTTP server for metrics and health: /metrics, /healthz (or /health-check) and /readyz, in a thread and a loop of its own.
 
-Of its own, so that others notice when the process's event loop hangs. It listens on loopback by default, only answers GET, never
-makes a request to Kafka, and has the admission policy of all that we serve.
+The thread is its own, so that others notice when the process's event loop hangs. It listens on loopback by default, only answers
+GET, never makes a request to Kafka, and has the admission policy of all that we serve.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Liveness: a process is alive while its event loop runs, whatever Kafka, recovery and lag do.
 
-A worker that waits for a broker or recovers for minutes is alive and must not be restarted; one whose loop hangs must be. A long
-turn is work, and a restarted worker would get the same turn again. So it has more time, and meanwhile the worker is not ready.
+A worker that waits for a broker or recovers for minutes is alive and must not be restarted; one whose loop hangs must be.
 """
 
 import time
@@ -45,6 +44,7 @@ class Liveness:
     def reasons(self) -> list[str]:
         """Why not alive; empty when alive."""
         turn = self._turn
+        # A long turn is work, and a restarted worker would get the same turn again.
         if turn is not None and self._clock() - turn[1] <= LONGEST_TURN:
             return []
         silent = self._clock() - self._last

@@ -58,6 +58,7 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
         processors=[*first, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        # Loggers of modules are made at import, before this runs.
         cache_logger_on_first_use=False,
     )
     for ours in ("ullage", "streams"):  # not "agents": Faust logs its own steps under the modules that host it
@@ -67,8 +68,8 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
 
 def client_log_filter() -> ClientLogFilter | None:
     """The filter that holds back the clients' own lines; None before `set_up`."""
-    filters = [each for handler in logging.getLogger().handlers for each in handler.filters]
-    return next((each for each in filters if isinstance(each, ClientLogFilter)), None)
+    filters = [log_filter for handler in logging.getLogger().handlers for log_filter in handler.filters]
+    return next((log_filter for log_filter in filters if isinstance(log_filter, ClientLogFilter)), None)
 
 
 def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
@@ -99,21 +100,18 @@ def _renderers(colours: bool) -> list[Processor]:
 
 
 def _without_passwords(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Remove passwords, because clients put their URLs into their own lines and into the texts of exceptions."""
+    # Clients put their URLs into their own lines and into the texts of exceptions.
     return {name: without_password(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _visible(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Escape what a terminal would obey or what would look like another line; the colours are added later.
-
-    The lines of a traceback stay, indented.
-    """
+    """Escape what a terminal would obey or what would look like another line; the colours are added later."""
     return {visible_line(name): _shown(name, value) for name, value in line.items()}
 
 
 def _shown(name: str, value: object) -> object:
     if name in _IN_LINES:
-        return visible(str(value)).replace("\n", "\n    ")
+        return visible(str(value)).replace("\n", "\n    ")  # a traceback keeps its lines, and none looks like a line of ours
     text = value if isinstance(value, str) else repr(value)
     shown = visible_line(text)
     return shown if isinstance(value, str) or shown != text else value

@@ -51,13 +51,14 @@ class ObservedLog:
 
     @contextmanager
     def _noting(self, doing: str, topics: Iterable[str]) -> Iterator[None]:
-        """Keep the failure of this call until it succeeds for one of these topics, because a retry may have more of them."""
+        """Keep the failure of this call until it succeeds for one of these topics."""
         what = doing, frozenset(topics)
         try:
             yield
         except LogUnavailable as error:
             self._troubles[what] = str(error)
             raise
+        # By one topic in common, because a retry may have more of them.
         for mended in [trouble for trouble in self._troubles.copy() if trouble[0] == doing and trouble[1] & what[1]]:
             self._troubles.pop(mended, None)
 

@@ -45,8 +45,9 @@ class ProcessParts:
         return [*missing, *own, *self.dependencies.reasons()]
 
     def ask_to_end(self) -> None:
-        """End the process as a signal would; the main thread may be Faust's."""
+        """End the process as a signal would."""
         self.ending.set()
+        # The main thread may be Faust's, which ends in order only by a signal.
         os.kill(os.getpid(), signal.SIGTERM)
 
     def dead(self) -> Sequence[str]:
@@ -54,11 +55,12 @@ class ProcessParts:
         return [reason for reasons in list(self._alive) for reason in reasons()]
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of the process and its parts, each family once; two parts differ in a label where both have it."""
+        """The metrics of the process and its parts, each family once."""
         families: dict[str, Metric] = {}
         for registry in (self.registry, *self._registries):
             for metric in registry.collect():
                 if metric.name in families:
+                    # Prometheus refuses a page that has a family twice; the samples differ in a label.
                     families[metric.name].samples.extend(metric.samples)
                 else:
                     families[metric.name] = metric

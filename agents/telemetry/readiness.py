@@ -49,8 +49,10 @@ class Readiness:
 
     def reasons(self) -> list[str]:
         """Sentences that say why the worker is not ready; none when it is."""
+        # A worker that was given no partition in a group of many is ready; one that has not joined yet is not.
         if not self._joined:
             return ["the worker was not given any partition yet"]
+        # A copy, because the worker's loop goes on meanwhile; copying is one operation of the interpreter.
         lags = sorted(self._lags.copy().items())
         return [sentence for task, lag in lags if (sentence := self._behind(task, lag))]
 

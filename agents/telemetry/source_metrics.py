@@ -35,7 +35,7 @@ class SourceMetrics:
         self._codec = Codec(topics)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count records by topic. A report that a source sees nothing counts as an append, but not as something seen."""
+        """Count records by topic."""
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
         for key in (record.key or b"" for record in records if self._topics.short(record.topic) == "oom-events"):
@@ -46,6 +46,7 @@ class SourceMetrics:
 
     def _was_seen(self, record: NewRecord) -> bool:
         seen_at = Record(record.topic, record.partition, 0, record.key, record.value, record.headers)
+        # A report that a source sees nothing counts as an append, but not as something seen.
         if "source-reported" not in (header(seen_at, "ce_type") or ""):
             return True
         report = self._codec.decode_or_none(seen_at)
@@ -61,6 +62,7 @@ class SourceMetrics:
     def dropped(self, counts: Mapping[str, int]) -> None:
         """Update the counter to the source's own count of dropped records since its start, by topic (wire name)."""
         for topic, count in counts.items():
+            # Prometheus' counters only add, and the source counts since its own start.
             self._dropped.labels(self._source, self._topics.short(topic)).inc(count - self._shown[topic])
             self._shown[topic] = count
 

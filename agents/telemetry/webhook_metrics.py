@@ -59,6 +59,7 @@ class WebhookMetrics:
     def answered(self, review: "Review", objection: str | None, seconds: float) -> None:
         """A review was answered."""
         key = review.resource, review.status, objection is not None and not review.plain
+        # Finding counters by their labels takes longer than counting.
         counted = self._counted.get(key)
         if counted is None:
             counted = self._counted[key] = self._resolved(*key)
@@ -67,7 +68,7 @@ class WebhookMetrics:
         counted[1].observe(seconds)
 
     def _resolved(self, resource: str, status: str, held_back: bool) -> tuple[list[Counter], Histogram]:
-        """The counters for reviews of this kind, cached because finding them takes longer than counting."""
+        """The counters for reviews of this kind."""
         counters = [self._reviews.labels(resource, "withheld" if held_back else status)]
         if resource == "Pod":
             counters.append(self._pods.labels("true" if status == "applied" and not held_back else "false"))

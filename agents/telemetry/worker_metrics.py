@@ -63,7 +63,7 @@ class _LeakFound(msgspec.Struct):
 Form = TypeVar("Form", bound=msgspec.Struct)
 
 
-def _said(decisions: Iterable[NewRecord], kind: str, form: type[Form]) -> Iterator[Form]:
+def _decoded(decisions: Iterable[NewRecord], kind: str, form: type[Form]) -> Iterator[Form]:
     """What the decisions of a kind say, as far as it is counted."""
     for record in decisions:
         if event_codec.header(record, "ce_type") == kind:
@@ -208,7 +208,7 @@ class WorkerMetrics:
                 if (guard := _guard(event_codec.header(decision, "ce_id") or "")) is not None:
                     self._refusals.labels(stage, guard).inc()
         if kinds.get(_SCALE_REFUSED):
-            for refusal in _said(decisions, _SCALE_REFUSED, _ScaleRefusal):
+            for refusal in _decoded(decisions, _SCALE_REFUSED, _ScaleRefusal):
                 self._refusals.labels(stage, refusal.code).inc()
         if kinds.get(_HALTED):
             self._count_halts(decisions)
@@ -218,22 +218,22 @@ class WorkerMetrics:
             self._risks.decided(task, turn, decisions)
 
     def _count_halts(self, decisions: Iterable[NewRecord]) -> None:
-        for halt in _said(decisions, _HALTED, _Halt):
+        for halt in _decoded(decisions, _HALTED, _Halt):
             if halt.code:
                 self._halts.labels(halt.cluster, halt.group).inc()
 
     def _count_leaks(self, decisions: Iterable[NewRecord]) -> None:
-        for leak in _said(decisions, _LEAK, _LeakFound):
+        for leak in _decoded(decisions, _LEAK, _LeakFound):
             if not leak.over and not leak.again:
                 self._leaks.labels(leak.workload.cluster).inc()
 
     def _series_of(self, stage: str, partition: int) -> _TurnSeries:
         labels = (stage, str(partition))
-        found = _TurnSeries(
+        series = _TurnSeries(
             self._took.labels(stage), self._records.labels(*labels), self._samples.labels(*labels), self._dead.labels(stage)
         )
-        self._turns[stage, partition] = found
-        return found
+        self._turns[stage, partition] = series
+        return series
 
     def checkpoint_written(self, stage: str, partition: int, *, size: Bytes, seconds: Seconds) -> None:
         """A checkpoint's mark is acknowledged."""
@@ -279,5 +279,5 @@ class WorkerMetrics:
 
 def _guard(decision: str) -> str | None:
     """The guard of a refusal, which is part of the decision's id; None for other decisions."""
-    _, found, rest = decision.partition(_REFUSED)
-    return rest.split("/", 1)[0] if found else None
+    _, separator, rest = decision.partition(_REFUSED)
+    return rest.split("/", 1)[0] if separator else None

@@ -42,26 +42,26 @@ class CommittedTurn:
 def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
     """By stage and partition, how far the workers of this name have published everything; -1 at work without a mark yet."""
     live = workers_at_work.at_work(context, worker, stages)
-    found = {part: CommittedTurn(-1, {}, None, at_work=True) for part in live}
+    committed_turns = {part: CommittedTurn(-1, {}, None, at_work=True) for part in live}
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(context.log.partitions(topic) if has_topic(context.log, topic) else 0):
             part = stage.name, partition
             contents = newest_checkpoint(context, stage, partition, worker, keep=_short)
             state, marks = contents.found, _marks(context, topic, partition)
-            says = tuple(_damage(context, stage, partition, marks, each) for each in contents.refused)
+            says = tuple(_damage(context, stage, partition, marks, refusal) for refusal in contents.refused)
             if state is not None:
                 mark = state.mark
-                before = tuple(each for each in marks if each.turn < mark.turn)
-                found[part] = CommittedTurn(mark.turn, mark.positions, mark.inputs, part in live, before, says)
+                before = tuple(earlier for earlier in marks if earlier.turn < mark.turn)
+                committed_turns[part] = CommittedTurn(mark.turn, mark.positions, mark.inputs, part in live, before, says)
             elif says:
-                found[part] = CommittedTurn(-1, {}, None, part in live, (), says)
-    return found
+                committed_turns[part] = CommittedTurn(-1, {}, None, part in live, (), says)
+    return committed_turns
 
 
 def _marks(context: LogContext, topic: str, partition: int) -> list[CheckpointMark]:
     """Every mark that the changelog still has, by turn. Compaction leaves the last two of a family."""
-    found: dict[int, CheckpointMark] = {}
+    by_turn: dict[int, CheckpointMark] = {}
     position = context.log.begin(topic, partition)
     while records := context.log.poll({(topic, partition): position}):
         position = records[-1].offset + 1
@@ -69,8 +69,8 @@ def _marks(context: LogContext, topic: str, partition: int) -> list[CheckpointMa
             if record.key is not None and record.value is not None and checkpoint_selection.is_mark(record.key):
                 with suppress(ValueError):
                     mark = CheckpointMark.decode(record.value)
-                    found[mark.turn] = mark
-    return [found[turn] for turn in sorted(found)]
+                    by_turn[mark.turn] = mark
+    return [by_turn[turn] for turn in sorted(by_turn)]
 
 
 def _damage(
@@ -80,7 +80,7 @@ def _damage(
     newest, why = refused
     good = {mark.turn: not objection(context, stage, partition, mark) for mark in marks}
     first = next((mark for mark in marks if not good[mark.turn]), newest)
-    last = max((mark for mark in marks if mark.turn < first.turn), key=lambda each: each.turn, default=None)
+    last = max((mark for mark in marks if mark.turn < first.turn), key=lambda mark: mark.turn, default=None)
     begins = {} if last is None else last.positions
     stretch = ", ".join(
         f"'{context.topics.wire(name)}' from offset {begins.get(name, 0)} to {end}"
@@ -97,5 +97,6 @@ def _is_there(context: LogContext, name: str, partition: int, end: int) -> bool:
 
 
 def _short(key: bytes, value: bytes | None) -> bytes | None:
-    """Keep only the version of a chunk: a mark's turn stays valid even if a chunk is damaged."""
+    """Keep only the version of a chunk."""
+    # A mark's turn stays valid even if a chunk is damaged, and chunks are large.
     return value if value is None or checkpoint_selection.is_mark(key) else value[:_VERSION]

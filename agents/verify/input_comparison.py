@@ -2,8 +2,7 @@
 
 Decisions alone do not show that. A sample can be changed in or removed from the log without changing any recommendation, and the
 replay still agrees with what was published. The digests cover what was read after the turn from which the worker keeps them up to
-the mark; what came later, or was read before by a version without digests, is covered by decisions alone. If compaction has
-removed records of an input, its digest proves nothing any more, which is reported.
+the mark; what came later, or was read before by a version without digests, is covered by decisions alone.
 """
 
 from collections.abc import Iterator
@@ -45,6 +44,7 @@ class InputComparison:
         """Compare a task that has just taken a turn."""
         since = None if self.mark.inputs is None else self.mark.inputs.since
         if task.turn == since:
+            # The worker's chain begins after this turn, so ours has to begin there, too.
             task.inputs = InputDigests.begin(task.stage.reads, since=task.turn)
         for earlier in self._earlier.get(task.turn, ()):
             self._narrow(task, earlier)
@@ -79,6 +79,7 @@ class InputComparison:
             upto = self.mark.positions.get(name, 0)
             if marked.chains.get(name) == task.inputs.chains[name] and upto == task.positions[name]:
                 self.equal += 1
+                # Only a chain from the first turn on proves all that is before its end.
                 if marked.since < 0:
                     self.proven[wire] = upto
             elif self._compacted(wire, task.partition, upto):
@@ -91,6 +92,7 @@ class InputComparison:
         """Whether a topic that is compacted lacks records before this offset."""
         if "compact" not in self.context.topics.topic(wire).cleanup:
             return False
+        # A filler stands for a record that the broker lost, so it counts as one that is not there.
         return sum(1 for _ in self._offsets(wire, partition, upto)) < upto
 
     def _offsets(self, wire: str, partition: int, upto: int) -> Iterator[int]:

@@ -68,12 +68,12 @@ class PublishedRecords:
         if place not in self._by_turn:
             entries = [e for e in self.records[topic].values() if e.place.partition == partition and e.source == source]
             self._by_turn[place] = sorted((e.at, e.place.offset) for e in entries)
-        known = self._by_turn[place]
-        after, before = (bisect_left(known, (each, -1)) for each in (turn, turn + 1))
-        if not known:
+        turns_and_offsets = self._by_turn[place]
+        after, before = (bisect_left(turns_and_offsets, (number, -1)) for number in (turn, turn + 1))
+        if not turns_and_offsets:
             return "which holds nothing of this source"
-        words = [f"after offset {known[after - 1][1]}"] if after else []
-        words += [f"before offset {known[before][1]}"] if before < len(known) else []
+        words = [f"after offset {turns_and_offsets[after - 1][1]}"] if after else []
+        words += [f"before offset {turns_and_offsets[before][1]}"] if before < len(turns_and_offsets) else []
         return " and ".join(words)
 
     def all(self) -> Iterator[tuple[str, str, PublishedRecord]]:
@@ -87,19 +87,20 @@ def read(context: LogContext, names: Sequence[str]) -> PublishedRecords:
     """Read the topics `names` (short) from the first kept offset to the end they have now."""
     places = [(context.topics.wire(name), p) for name in names for p in range(context.topics.partitions)]
     begins = {place: context.log.begin(*place) for place in places}
-    found = PublishedRecords({wire: {} for wire, _ in places}, begins, dict(begins))
-    catch_up(found, context, late=False)
-    return found
+    published = PublishedRecords({wire: {} for wire, _ in places}, begins, dict(begins))
+    catch_up(published, context, late=False)
+    return published
 
 
-def catch_up(found: PublishedRecords, context: LogContext, *, late: bool = True) -> None:
+def catch_up(published: PublishedRecords, context: LogContext, *, late: bool = True) -> None:
     """Read on to the end that the topics have now."""
-    ends = {place: context.log.end(*place) for place in found.ends}
+    ends = {place: context.log.end(*place) for place in published.ends}
+    # Ends first, for all places: what comes while they are read is of the next call.
     for place, end in ends.items():
-        for record in _records(context, place, found.ends[place], end):
+        for record in _records(context, place, published.ends[place], end):
             if not is_of_a_clock(record):
-                _apply(found.records[record.topic], record, context.codec, late=late)
-    found.ends = ends
+                _apply(published.records[record.topic], record, context.codec, late=late)
+    published.ends = ends
 
 
 def _records(context: LogContext, place: tuple[str, int], position: int, end: int) -> Iterator[Record]:
@@ -114,14 +115,14 @@ def _records(context: LogContext, place: tuple[str, int], position: int, end: in
 
 def _apply(entries: dict[str, PublishedRecord], record: Record, codec: Codec, *, late: bool) -> None:
     key = header(record, "ce_id") or f"(no id) {record.place}"
-    known = entries.get(key)
-    if known is None:
+    first = entries.get(key)
+    if first is None:
         seal = record_comparison.digest(record, codec)
         entries[key] = PublishedRecord(record.place, seal, header(record, "ce_source") or "", _at(record), late=late)
-    elif _says_the_same(known.digest, record, codec):
-        known.repeats += 1
+    elif _says_the_same(first.digest, record, codec):
+        first.repeats += 1
     else:
-        known.others = (*known.others, str(record.place))[:_SHOWN_REPEATS]
+        first.others = (*first.others, str(record.place))[:_SHOWN_REPEATS]
 
 
 def _says_the_same(first: RecordDigest, repeat: Record, codec: Codec) -> bool:

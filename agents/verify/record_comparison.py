@@ -4,8 +4,7 @@ A record that today's version of its type wrote is compared byte for byte: parti
 older version wrote is lifted first, and each field of its body gets a digest of its own; the entries of `because` and of the
 settings in it count as fields. Such a record is compared in the fields that both versions have, and its `ce_type` may differ.
 
-Which fields these are follows from the records themselves: a field that no published record of the old version has is new, and
-one that no recomputed record has is gone. A field that both versions have and only one of two records has is a difference.
+A field that both versions have and only one of two records has is a difference.
 """
 
 from collections import Counter
@@ -69,11 +68,11 @@ def field_digests(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:
 def written_fields(record: Record | NewRecord, codec: Codec) -> dict[str, bytes]:
     """Each field as JSON, as today's version writes it; without those that the record's own version does not have."""
     headers = [[name, value.hex()] for name, value in record.headers if name != _TYPE]
-    found: dict[str, bytes] = {ENVELOPE: orjson.dumps([record.partition, (record.key or b"").hex(), headers])}
+    written: dict[str, bytes] = {ENVELOPE: orjson.dumps([record.partition, (record.key or b"").hex(), headers])}
     for name, value in codec.fields(record).items():
         for path, inner in _entries(name, value, _NESTED):
-            found[path] = orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)
-    return found
+            written[path] = orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)
+    return written
 
 
 def _entries(path: str, value: object, nested: Collection[str]) -> Iterator[tuple[str, object]]:
@@ -87,6 +86,7 @@ def _entries(path: str, value: object, nested: Collection[str]) -> Iterator[tupl
 
 def _hash(partition: int, parts: list[bytes | None], size: int) -> bytes:
     seal = blake2b(digest_size=size)
+    # With lengths, so that no two different records give the same bytes, and nothing is not the same as empty.
     seal.update(b"%d;%d;" % (partition, len(parts)))
     for part in parts:
         seal.update(b"-;" if part is None else b"%d;" % len(part) + part)
@@ -161,6 +161,7 @@ class FieldCensus:
     def lacking(self) -> Iterator[tuple[str, int]]:
         """A sentence and a number of records for each field that both versions have and some record has on one side only."""
         for (version, name), count in sorted(self._lacking.items()):
+            # Which fields both versions have follows from the records: one that no record of a side has is new, or gone.
             if name in self._published[version] and name in self._recomputed[version]:
                 example = self._examples[version, name]
                 yield f"{example}: only one of the published record ({version}) and the recomputed one has '{name}'", count

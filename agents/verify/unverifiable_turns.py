@@ -1,7 +1,7 @@
 """Turns that were decided by rules that this program does not have: those of another version of a stage's program.
 
-Such a turn cannot be recomputed here, and neither can the state after it. So from the first such turn on nothing of that stage is
-compared in that partition, and the report says so. Other stages are compared as usual.
+From the first such turn on nothing of that stage is compared in that partition, and the report says so. Other stages are compared
+as usual.
 """
 
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ class ForeignRules:
         """Examine a replayed turn; True if it cannot be compared."""
         rules = None if taken.rules is None else taken.rules.rules
         if rules is not None and rules.program != self.stage.program:
+            # The state after such a turn cannot be recomputed either, so nothing after it is compared.
             self.since.setdefault(partition, (taken.turn, rules))
         return partition in self.since
 

@@ -1,8 +1,7 @@
 """Copies a log, with its places, so that the copy can be verified like the original, even while workers are running.
 
-Offsets are taken in an order that a verification needs: changelogs first, then what the last stage of the pipeline wrote, then
-the one before, and inputs last. So every mark finds its decisions, and every decision its inputs. The changelogs are copied, too,
-because only the workers' marks show which of the last decisions were in flight; the copy notes which workers were running.
+The changelogs are copied, too, because only the workers' marks show which of the last decisions were in flight; the copy notes
+which workers were running.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,4 +31,6 @@ def copied_topics(context: LogContext, stages: Sequence[Stage], worker: str) -> 
     changelogs = [changelog_topic(worker, stage.name) for stage in stages]
     written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
     rest = [context.topics.wire(topic.name) for topic in TOPICS]
+    # Changelogs first, then what the last stage wrote, then the one before, and inputs last. So every mark finds its decisions,
+    # and every decision its inputs.
     return [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if has_topic(context.log, wire)]

@@ -1,9 +1,7 @@
 """Recomputes turns from the log and compares the decisions with the published ones.
 
 A decision that today's version of its type published is compared byte for byte, one of an older version field by field, after
-lifting (see `record_comparison`). The published side is read first, into one digest for each decision; then the inputs are
-replayed, and what was published meanwhile is read. So the replayed inputs reach everything that was published at first, and
-memory only holds digests and one stretch of the log, never the values.
+lifting (see `record_comparison`). Memory only holds digests and one stretch of the log, never the values.
 
 Every turn of the clock must be published in full, to the very end of the log. Only a running worker can excuse a
 missing decision: if it is of a turn after the worker's newest mark, it may be in flight and counts as waiting. The marks are read
@@ -64,10 +62,8 @@ def verify(
 
 
 def _lacking(context: LogContext, stage: Stage) -> list[str]:
-    """The missing topics (wire names) among those that a stage reads and the first one that it writes.
-
-    Other outputs may be newer than the log; records recomputed for them then count as missing.
-    """
+    """The missing topics (wire names) among those that a stage reads and the first one that it writes."""
+    # Other outputs may be newer than the log; records recomputed for them then count as missing.
     return [
         wire for name in (CLOCK, *stage.reads, stage.writes[0]) if not has_topic(context.log, wire := context.topics.wire(name))
     ]
@@ -110,6 +106,7 @@ class _StageVerification:
         """Read what was published, replay, compare, and examine what is left over."""
         first, *more = self.stage.writes
         there = [first, *(name for name in more if has_topic(self.context.log, self.context.topics.wire(name)))]
+        # First, so that the replayed inputs reach everything that was published by now, while a live worker goes on beside this.
         self.published = published_records.read(self.context, (*there, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         for p in range(self.context.topics.partitions):
@@ -125,6 +122,7 @@ class _StageVerification:
             for task, taken in runner.turns():
                 self._compare(task, taken)
         if self.again is not None and any(self.unpublished.values()):
+            # A worker has gone on during the replay, and by its newer marks those decisions must be there.
             self.committed = self.again(self.stage)
         published_records.catch_up(self.published, self.context)
         for task in runner.tasks:
@@ -172,7 +170,7 @@ class _StageVerification:
         return "there is no whole turn after it" if first is None else f"give the state (a checkpoint) of turn {first} or later"
 
     def _first_turn(self, partition: int) -> int | None:
-        """The first turn that what is kept holds the end of: with its state, all later ones can be report."""
+        """The first turn that what is kept holds the end of: with its state, all later ones can be verified."""
         log, topics = self.context.log, self.context.topics
         begins = {(name, partition): log.begin(topics.wire(name), partition) for name in self.stage.reads}
         counted = clock_log.first_counted(log, topics)
@@ -230,10 +228,11 @@ class _StageVerification:
         )
 
     def _settle(self, task: Task) -> None:
-        """At the end: only records after the newest mark of a running worker may be in flight."""
+        """Judge what is left over at the end."""
         part = (self.stage.name, task.partition)
         mark = self.committed.get(part)
         live = mark is not None and mark.at_work
+        # A mark is written when every decision up to its turn is durable; only later ones of a running worker may be in flight.
         safe = min(mark.turn, task.turn) if mark is not None and live else task.turn
         waiting = 0
         for record in self.unpublished[task.partition]:

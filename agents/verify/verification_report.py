@@ -120,13 +120,15 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
 
 def _proofs(report: VerificationReport) -> Iterator[str]:
     """What the verdict rests on, and what it says nothing of."""
-    left = {place: (report.proven.get(place, 0), end) for place, end in report.read.items() if report.proven.get(place, 0) < end}
+    uncovered = {
+        place: (report.proven.get(place, 0), end) for place, end in report.read.items() if report.proven.get(place, 0) < end
+    }
     inputs = len(report.read.keys() & report.proven.keys())
     yield f"proven: {report.decisions} decisions, recomputed from what the log has; {inputs} inputs, by digests of what was read"
-    if not left:
+    if not uncovered:
         return
-    records = sum(end - begin for begin, end in left.values())
-    places = [f"'{wire}' partition {p} from offset {begin}" for (wire, p), (begin, _) in sorted(left.items())]
+    records = sum(end - begin for begin, end in uncovered.values())
+    places = [f"'{wire}' partition {p} from offset {begin}" for (wire, p), (begin, _) in sorted(uncovered.items())]
     more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
     yield (
         f"not proven: {records} records of inputs that no digest covers, of which a change shows only if it changes a decision: "

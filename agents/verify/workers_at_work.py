@@ -25,6 +25,7 @@ _KEY = b"copied"
 def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozenset[Part]:
     """The partitions on which a worker of this name is running, or was when this copy was made. Raises LogUnavailable."""
     held_by: Callable[[str], Iterable[tuple[str, int]] | None] | None = getattr(context.log, "held_by", None)
+    # Only Kafka's log can say it; without a broker no worker is running.
     if held_by is not None:
         return _held(context, stages, held_by(worker))
     if isinstance(context.log, IncidentLog):
@@ -35,17 +36,18 @@ def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozen
     position = 0
     while records := context.log.poll({(NOTES, 0): position}):
         newest, position = orjson.loads(records[-1].value or b""), records[-1].offset + 1
+    # The notes hold for as long as the copy ends where it ended then.
     if any(context.log.end(wire, p) != end for wire, ends in newest["ends"].items() for p, end in enumerate(ends)):
         return frozenset()
     return frozenset((stage, partition) for stage, partition in newest["at_work"])
 
 
-def _held(context: LogContext, stages: Sequence[Stage], held: Iterable[tuple[str, int]] | None) -> frozenset[Part]:
+def _held(context: LogContext, stages: Sequence[Stage], places: Iterable[tuple[str, int]] | None) -> frozenset[Part]:
     """The partitions whose inputs are all held, so that a worker takes their turns; during a rebalance, all partitions."""
     parts = [(stage, p) for stage in stages for p in range(context.topics.partitions)]
-    if held is None:
+    if places is None:
         return frozenset((stage.name, p) for stage, p in parts)
-    there = set(held)
+    there = set(places)
     return frozenset(
         (stage.name, p) for stage, p in parts if all((context.topics.wire(name), p) in there for name in stage.reads)
     )
