@@ -4,17 +4,14 @@ Each component has a small class that takes a registry and has one method for ea
 logging is global. No decision ever depends on anything in here.
 """
 
-from agents.telemetry.clock_metrics import ClockMetrics
 from agents.telemetry.consumer_metrics import ConsumerMetrics
 from agents.telemetry.dependency_health import DependencyMonitor, DependencyStatus
 from agents.telemetry.health_server import HealthServer
-from agents.telemetry.liveness import Liveness
-from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from agents.telemetry.node_metrics import NodeGroupMetrics
 from agents.telemetry.observed_log import ObservedLog
-from agents.telemetry.readiness import Readiness
-from agents.telemetry.source_metrics import ReceiverMetrics, SourceMetrics, UsageMetrics
-from agents.telemetry.webhook_metrics import WebhookMetrics
+from agents.telemetry.readiness import Liveness, Readiness
+from agents.telemetry.source_metrics import ClockMetrics, ReceiverMetrics, SourceMetrics, UsageMetrics
+from agents.telemetry.webhook_metrics import MetricsApiMetrics, WebhookMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [

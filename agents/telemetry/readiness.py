@@ -1,10 +1,12 @@
 """Readiness of a worker: it is ready when every partition that it owns is open and near the end of the log.
 
 "Near" is event time between the last turn and the newest tick. A worker without partitions is ready, because it has nothing to
-catch up with.
+catch up with. A process is alive while its event loop runs: one that waits for a broker or recovers for minutes must not be
+restarted, and one whose loop hangs must be.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from agents.engine.turn_aligner import Wait
 from schemas import times
@@ -67,3 +69,46 @@ class Readiness:
             return behind
         inputs = ", ".join(f"'{name}'" for name in wait.inputs)
         return f"{behind}: the turn of {times.from_ms(wait.tick):%Y-%m-%d %H:%M:%S} UTC waits for records of {inputs}"
+
+
+PATIENCE = Seconds(60.0)
+LONG_TURN, LONGEST_TURN = Seconds(5.0), Seconds(900.0)
+"""After so long in one turn a worker is not ready, and after so long it counts as hung."""
+
+
+class Liveness:
+    """A timer of the event loop calls `beat`; the health server's thread calls `reasons`."""
+
+    def __init__(self, patience: Seconds = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
+        """A process that has not beaten for longer than `patience` counts as hung. It starts alive."""
+        self.patience, self._clock = patience, clock
+        self._last = clock()
+        self._turn: tuple[str, float] | None = None
+
+    def beat(self) -> None:
+        """The event loop runs."""
+        self._last = self._clock()
+
+    def turn_began(self, whose: str) -> None:
+        """The loop takes a turn of this task and nothing else until it is over."""
+        self._turn = whose, self._clock()
+
+    def turn_ended(self) -> None:
+        """The turn is over, which is a sign of life."""
+        self._turn = None
+        self.beat()
+
+    def long_turn(self) -> list[str]:
+        """Why not ready: a turn takes long; empty if none does."""
+        turn = self._turn
+        took = 0.0 if turn is None else self._clock() - turn[1]
+        return [f"{turn[0]} has been taking one turn for {took:.0f} s"] if turn is not None and took > LONG_TURN else []
+
+    def reasons(self) -> list[str]:
+        """Why not alive; empty when alive."""
+        turn = self._turn
+        # A long turn is work, and a restarted worker would get the same turn again.
+        if turn is not None and self._clock() - turn[1] <= LONGEST_TURN:
+            return []
+        silent = self._clock() - self._last
+        return [f"the loop has not come round for {silent:.0f} s"] if silent > self.patience else []

@@ -1,5 +1,6 @@
-"""The metrics of sources: what each appends, observed through its log, and the fate of the usage source's rows."""
+"""The metrics of sources: what each appends, observed through its log, the fate of the usage source's rows, and the clock's."""
 
+import time
 from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,14 +8,38 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.namespace_labels import Namespace, NamespaceLabels
 from schemas.facts.sources import SourceReported
 from schemas.times import to_seconds
+from streams.clock_rules import FILL, PROBE, TICK
 from streams.codec.event_codec import Codec, header
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
-from streams.topics import Topics
+from streams.topics import CLOCK, Topics
+
+
+class AgeGauge:
+    """One gauge of ages, by labels. A label set without an event yet is not shown."""
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
+        """The arguments are those of prometheus_client's own metrics."""
+        self._gauge = Gauge(name, text, labels, registry=registry)
+        self._since: dict[tuple[str, ...], float] = {}
+
+    def happened(self, *labels: str) -> None:
+        """Count from now on."""
+        new = labels not in self._since
+        self._since[labels] = time.monotonic()
+        if new:
+            gauge = self._gauge.labels(*labels) if labels else self._gauge
+            # A function, so that the age is that of the scrape, also when nothing happens any more.
+            gauge.set_function(lambda: time.monotonic() - self._since.get(labels, time.monotonic()))
+
+    def forget(self, *labels: str) -> None:
+        """Stop showing this label set."""
+        self._gauge.remove(*labels)
+        self._since.pop(labels, None)
+
 
 _NAMESPACE = ("cluster", "namespace")
 
@@ -147,3 +172,40 @@ class UsageMetrics:
             self._rows.labels(what).inc(count - self._seen[what])
             self._seen[what] = count
         self._held.set(held)
+
+
+class ClockMetrics:
+    """Observes the log of one clock. Until the first tick, the age of the last one counts from when this object was made."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
+        self._wire = topics.wire(CLOCK)
+        self._ticks = Counter("ullage_clock_ticks", "Ticks appended", registry=registry)
+        self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
+        self._age = AgeGauge("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
+        self._lost = Gauge("ullage_clock_lost_ends", "Partitions that end before the end that turns wait for", registry=registry)
+        self._filled = Counter("ullage_clock_filled", "Records without meaning in the place of lost ones", registry=registry)
+        self._failures = Counter("ullage_clock_failures", "Appends that the log did not take", registry=registry)
+        self._age.happened()
+
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """Count a tick, and what fills up partitions."""
+        self._filled.inc(sum(record.key == FILL for record in records))
+        if any(record.topic == self._wire and record.key == TICK for record in records):
+            self._ticks.inc()
+            self._age.happened()
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Compare a probe that came back: its value is this machine's time, its timestamp the log's."""
+        for record in records:
+            if record.topic == self._wire and record.key == PROBE and record.timestamp_ms >= 0:
+                probe_time = record.value or b""
+                if probe_time.isdigit():
+                    self._skew.set((int(probe_time) - record.timestamp_ms) / 1000)
+
+    def lost_ends(self, count: int) -> None:
+        """How many partitions end before their ends in force now."""
+        self._lost.set(count)
+
+    def failed(self, _error: LogUnavailable) -> None:
+        """Count a tick or probe that the log did not accept."""
+        self._failures.inc()

@@ -2,21 +2,85 @@
 
 A mark is written when every decision up to its turn is durable. So a decision that is missing at the very end is found, too, and
 one that a running worker still has in flight does not count as missing. A log without changelogs says nothing about either.
+
+A broker says who is in the workers' group, and which partitions each holds. Without a broker no worker is running. But a copy of
+a log notes on which partitions workers were running when it was made.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.run.newest_checkpoint import newest_checkpoint, objection
-from agents.verify import workers_at_work
+from agents.verify.verification_report import Part
+from streams.errors import BadInput
+from streams.incidents.incident_copy import IncidentLog
+from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import has_topic
+from streams.log_range import RecordImporter, has_topic
 from streams.topics import changelog_topic
+
+NOTES = "ullage-copied"
+"""The topic of a copy (never of a broker) with what the log was when it was copied."""
+_KEY = b"copied"
+
+
+def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozenset[Part]:
+    """The partitions on which a worker of this name is running, or was when this copy was made. Raises LogUnavailable."""
+    held_by: Callable[[str], Iterable[tuple[str, int]] | None] | None = getattr(context.log, "held_by", None)
+    # Only Kafka's log can say it; without a broker no worker is running.
+    if held_by is not None:
+        return _held(context, stages, held_by(worker))
+    if isinstance(context.log, IncidentLog):
+        return frozenset(context.log.manifest.at_work)
+    if not has_topic(context.log, NOTES):
+        return frozenset()
+    newest: Mapping[str, Any] = {"at_work": [], "ends": {}}
+    position = 0
+    while records := context.log.poll({(NOTES, 0): position}):
+        newest, position = orjson.loads(records[-1].value or b""), records[-1].offset + 1
+    # The notes hold for as long as the copy ends where it ended then.
+    if any(context.log.end(wire, p) != end for wire, ends in newest["ends"].items() for p, end in enumerate(ends)):
+        return frozenset()
+    return frozenset((stage, partition) for stage, partition in newest["at_work"])
+
+
+def _held(context: LogContext, stages: Sequence[Stage], places: Iterable[tuple[str, int]] | None) -> frozenset[Part]:
+    """The partitions whose inputs are all held, so that a worker takes their turns; during a rebalance, all partitions."""
+    parts = [(stage, p) for stage in stages for p in range(context.topics.partitions)]
+    if places is None:
+        return frozenset((stage.name, p) for stage, p in parts)
+    there = set(places)
+    return frozenset(
+        (stage.name, p) for stage, p in parts if all((context.topics.wire(name), p) in there for name in stage.reads)
+    )
+
+
+def note_in_copy(to: RecordImporter, parts: Iterable[Part], wires: Mapping[str, int]) -> None:
+    """Note in a copy on which partitions workers were running. `wires`: what was copied, and how many partitions each has."""
+    parts = sorted(parts)
+    if not parts and not _noted(to):
+        return
+    to.create(NOTES, 1)
+    ends = {wire: [to.end(wire, p) for p in range(count)] for wire, count in wires.items()}
+    value = orjson.dumps({"at_work": parts, "ends": ends})
+    to.import_records([Record(NOTES, 0, to.end(NOTES, 0), _KEY, value)])
+
+
+def _noted(to: RecordImporter) -> bool:
+    """Whether an existing copy has notes already."""
+    try:
+        return to.end(NOTES, 0) > 0
+    except BadInput:
+        return False
+
 
 _VERSION = 8
 """Bytes of a chunk that say its version; the rest is not kept."""
@@ -41,7 +105,7 @@ class CommittedTurn:
 
 def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
     """By stage and partition, how far the workers of this name have published everything; -1 at work without a mark yet."""
-    live = workers_at_work.at_work(context, worker, stages)
+    live = at_work(context, worker, stages)
     committed_turns = {part: CommittedTurn(-1, {}, None, at_work=True) for part in live}
     for stage in stages:
         topic = changelog_topic(worker, stage.name)

@@ -7,7 +7,7 @@ which workers were running.
 from collections.abc import Mapping, Sequence
 
 from agents.engine.stage import Stage
-from agents.verify import workers_at_work
+from agents.verify import committed_turns
 from streams.log_context import LogContext
 from streams.log_range import RecordImporter, copy_range, has_topic
 from streams.topics import TOPICS, changelog_topic
@@ -20,9 +20,9 @@ def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], 
     have are left out.
     """
     wires = copied_topics(context, stages, worker)
-    parts = workers_at_work.at_work(context, worker, stages)
+    parts = committed_turns.at_work(context, worker, stages)
     copied = copy_range(context.log, to, wires)
-    workers_at_work.note_in_copy(to, parts, {wire: context.log.partitions(wire) for wire in wires})
+    committed_turns.note_in_copy(to, parts, {wire: context.log.partitions(wire) for wire in wires})
     return copied
 
 

@@ -18,20 +18,48 @@ from dataclasses import dataclass, field
 from agents.engine.stage import Stage
 from agents.run.partition_task import Task, TurnResult
 from agents.run.stage_runner import Runner, TaskStart
-from agents.verify import published_records, record_comparison
+from agents.verify import record_comparison
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.input_comparison import InputComparison
-from agents.verify.published_records import PublishedRecord, PublishedRecords
-from agents.verify.record_comparison import FieldCensus
-from agents.verify.unverifiable_turns import ForeignRules
+from agents.verify.record_comparison import FieldCensus, PublishedRecord, PublishedRecords
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
+from schemas.policies.rules import StageRulesChanged
+from schemas.times import from_ms
 from streams import clock_log, repartitioned_copy
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.topics import CLOCK
+
+
+@dataclass(slots=True)
+class ForeignRules:
+    """The first turn of each partition of one stage that another program decided, and that program's rules."""
+
+    stage: Stage
+    since: dict[int, tuple[int, StageRulesChanged]] = field(default_factory=dict)
+
+    def observe(self, partition: int, taken: TurnResult) -> bool:
+        """Examine a replayed turn; True if it cannot be compared."""
+        rules = None if taken.rules is None else taken.rules.rules
+        if rules is not None and rules.program != self.stage.program:
+            # The state after such a turn cannot be recomputed either, so nothing after it is compared.
+            self.since.setdefault(partition, (taken.turn, rules))
+        return partition in self.since
+
+    def covers(self, partition: int, turn: int | None) -> bool:
+        """Whether the results of this turn cannot be compared. `turn` is None for a dead letter, which does not name its turn."""
+        return partition in self.since and (turn is None or turn >= self.since[partition][0])
+
+    def sentence(self, partition: int) -> str:
+        """What is not compared, and why."""
+        turn, rules = self.since[partition]
+        since = f"from turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S}) on"
+        decided = f"version {rules.program} of the program's rules decided ({rules.version})"
+        return f"{self.stage.name}, partition {partition}: {since} {decided}, and this program has version {self.stage.program}"
+
 
 _NO_MARK = CommittedTurn(-1, {}, None)
 DEAD_LETTERS = "dead-letters"
@@ -107,7 +135,7 @@ class _StageVerification:
         first, *more = self.stage.writes
         there = [first, *(name for name in more if has_topic(self.context.log, self.context.topics.wire(name)))]
         # First, so that the replayed inputs reach everything that was published by now, while a live worker goes on beside this.
-        self.published = published_records.read(self.context, (*there, DEAD_LETTERS))
+        self.published = record_comparison.read(self.context, (*there, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
         for p in range(self.context.topics.partitions):
             for says in self.committed.get((self.stage.name, p), _NO_MARK).refused:
@@ -124,7 +152,7 @@ class _StageVerification:
         if self.again is not None and any(self.unpublished.values()):
             # A worker has gone on during the replay, and by its newer marks those decisions must be there.
             self.committed = self.again(self.stage)
-        published_records.catch_up(self.published, self.context)
+        record_comparison.catch_up(self.published, self.context)
         for task in runner.tasks:
             self._settle(task)
         self._settle_fields()

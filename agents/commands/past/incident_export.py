@@ -15,7 +15,7 @@ from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from agents.terminal.progress_line import ProgressLine
 from agents.terminal.terminal_escaping import visible_line
-from agents.verify import workers_at_work
+from agents.verify import committed_turns
 from agents.verify.verifiable_copy import copied_topics
 from streams.errors import BadInput
 from streams.incidents import incident_copy, pseudonyms
@@ -49,7 +49,7 @@ def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         whole = since is None and until is None
         wires = _wires(context, fitted, flags, whole=whole)
-        at_work = workers_at_work.at_work(context, settings.worker.name, stages(fitted)) if whole else ()
+        at_work = committed_turns.at_work(context, settings.worker.name, stages(fitted)) if whole else ()
         _written(context, file, Stretch(wires, since, until), flags, settings=fitted, at_work=sorted(at_work))
 
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from agents.telemetry import DependencyMonitor, DependencyStatus, logging_setup
-from agents.telemetry.client_log_filter import ClientLogFilter
+from agents.telemetry.logging_setup import ClientLogFilter
 from schemas.units import Seconds
 from streams.errors import LogUnavailable
 

@@ -7,11 +7,10 @@ import pytest
 
 from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.run.stage_runner import Runner
-from agents.verify.committed_turns import committed
+from agents.verify.committed_turns import at_work, committed
 from agents.verify.verifiable_copy import copied_topics, export
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind
-from agents.verify.workers_at_work import at_work
 from streams.incidents import incident_copy
 from streams.incidents.incident_copy import IncidentLog, Stretch
 from streams.log.file_log import FileLog
