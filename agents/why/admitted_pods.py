@@ -1,7 +1,7 @@
 """Which admission gave a pod its requests.
 
-A pod of a ReplicaSet has only a name prefix when the webhook sees it; the API server then adds five characters of an alphabet of
-its own. So an offer of admission has the prefix and `%`. The outcome that says that the pod was seen has its full name.
+A pod of a ReplicaSet has only a name prefix when the webhook sees it, so an offer of admission has the prefix and `%`. The
+outcome that says that the pod was seen has its full name.
 """
 
 import re
@@ -16,20 +16,21 @@ _KEPT = 58
 """Characters of a beginning that the API server keeps, so that a name has 63 at most."""
 
 
-def beginning(asked: str) -> str:
+def beginning(pod_name: str) -> str:
     """The text that the admission outcome of this pod (`namespace/name`, name or uid) contains."""
-    name = asked.rpartition("/")[2]
+    name = pod_name.rpartition("/")[2]
     return name[:-5] if _ADDED.fullmatch(name[-5:]) else name
 
 
-def is_admission_of(outcome: ActionFinished, asked: str) -> bool:
+def is_admission_of(outcome: ActionFinished, pod_name: str) -> bool:
     """Whether an outcome is of the admission of this pod, or of one with the same name prefix."""
     pod = outcome.subject
     if outcome.action is not Action.PATCH:
         return False
-    if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}"):
+    if pod_name in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}"):
         return True
-    namespace, _, name = asked.rpartition("/")
+    namespace, _, name = pod_name.rpartition("/")
+    # The API server cuts a prefix and then adds five characters of an alphabet of its own.
     start = pod.name[:-1][:_KEPT]
     begun = pod.name.endswith("%") and name.startswith(start) and _ADDED.fullmatch(name[len(start) :])
     return bool(begun) and namespace in ("", pod.namespace)

@@ -25,6 +25,7 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
     rest = [name for name in because if name not in _FIRST]
     for name in [*(name for name in _FIRST if name in because), *rest]:
         value = because[name]
+        # Nobody is bound to write `because` in one form, so what has another form is written out as it is.
         if name == "containers" and isinstance(value, Mapping):
             for container, about in value.items():
                 yield from _container(str(container), _mapping(about), margin)
@@ -63,11 +64,10 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
     """`958m at the target percentile, plus 15% margin; lower percentile 664m, upper 1016m, confidence 4.29; at least 25m`.
 
-    The bounds are these percentiles with the margin, widened where confidence is low. CPU is cut to whole millicores, as the
-    estimation cuts it before it adds the margin: 125.8m and 15 % are 143m.
+    The bounds are these percentiles with the margin, widened where confidence is low.
     """
-    found = _mapping(about.get("percentiles"))
-    lower, target, upper = (_percentile(what, found.get(name)) for name in ("lower", "target", "upper"))
+    percentiles = _mapping(about.get("percentiles"))
+    lower, target, upper = (_percentile(what, percentiles.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
     parts.append(f"lower percentile {lower}, upper {upper}, confidence {event_descriptions.text(about.get('confidence'))}")
     for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
@@ -101,7 +101,7 @@ def _node(value: object) -> str:
     node = _mapping(value)
     if not node:
         return "none known"
-    cut = [f"{each.replace('_', ' ')} of {_sum(each, found)}" for each, found in _mapping(node.get("cut")).items()]
+    cut = [f"{resource.replace('_', ' ')} of {_sum(resource, excess)}" for resource, excess in _mapping(node.get("cut")).items()]
     room = f"'{node.get('node')}' has {_amount('cpu', node.get('cpu'))} / {_amount('memory', node.get('memory'))} for pods"
     return f"{room}; cut down to it: {', '.join(cut) or 'nothing'}"
 
@@ -136,7 +136,7 @@ def _share(value: object) -> str:
 
 
 def _why(value: object) -> str:
-    return " and ".join(str(each) for each in value) if isinstance(value, Sequence) else str(value)
+    return " and ".join(str(part) for part in value) if isinstance(value, Sequence) else str(value)
 
 
 def _yes(value: object) -> str:
@@ -150,6 +150,7 @@ def _amount(what: str, value: object) -> str:
 
 def _percentile(what: str, value: object) -> str:
     cores = _number(value) if what == "cpu" else None
+    # Cut to whole millicores, as the estimation cuts it before it adds the margin: 125.8m and 15 % are 143m.
     return _amount(what, value) if cores is None else f"{math.trunc(cores * 1000)}m"
 
 
@@ -197,26 +198,23 @@ _NAMES: Mapping[str, str] = {
 
 
 # What the numbers under a decision say of caps: which node, which policy, and which caps of a container.
-#
-# Nobody is bound to write them in one form, so anything else says nothing.
-
 
 Because = Mapping[str, object]
 
 
 def capping_node(because: Because) -> str:
     """The node that a workload's pods were cut down to; empty where there is none."""
-    said = because.get("node")
-    name = said.get("node") if isinstance(said, Mapping) else None
+    node = because.get("node")
+    name = node.get("node") if isinstance(node, Mapping) else None
     return name if isinstance(name, str) else ""
 
 
 def capping_policy(because: Because) -> str:
     """The policy that governs the workload, in words; empty where there is none."""
-    said = because.get("policy")
-    if not isinstance(said, Mapping):
+    policy = because.get("policy")
+    if not isinstance(policy, Mapping):
         return ""
-    vpa, target = said.get("vpa"), said.get("target")
+    vpa, target = policy.get("vpa"), policy.get("target")
     return f"VPA '{vpa}'" if isinstance(vpa, str) else f"policy '{target}'" if isinstance(target, str) else ""
 
 
@@ -227,24 +225,22 @@ def governing_vpa(because: Because) -> str:
 
 def cap_words(because: Because) -> Mapping[str, tuple[str, ...]]:
     """The words for what caps each container, by which guard `capped` refused."""
-    said = because.get("caps")
-    caps = said if isinstance(said, Mapping) else {}
+    caps = _mapping(because.get("caps"))
     return {
-        name: tuple(word for word in each if isinstance(word, str))
-        for name, each in caps.items()
-        if isinstance(name, str) and isinstance(each, list | tuple)
+        name: tuple(word for word in words if isinstance(word, str))
+        for name, words in caps.items()
+        if isinstance(name, str) and isinstance(words, list | tuple)
     }
 
 
-# What a policy as code says of the grounds of an amount; of `adaptive`, the sum behind it, what was promised and delivered.
-
-
 def policy_grounds(name: str, about: Mapping[str, object]) -> Iterator[str]:
-    """Sentences about one container."""
+    """Sentences on what a policy as code says of one container: of `adaptive`, the sum, and what was promised and delivered."""
     if "cpu_expert" not in about or "memory_expert" not in about:
         yield f"{name}: {event_descriptions.text(about)}"
         return
-    yield from (f"{name} {what}: {sentence}" for what, said in (("cpu", _cpu), ("memory", _memory)) for sentence in said(about))
+    yield from (
+        f"{name} {what}: {sentence}" for what, sentences in (("cpu", _cpu), ("memory", _memory)) for sentence in sentences(about)
+    )
 
 
 def _cpu(about: Mapping[str, object]) -> Iterator[str]:
@@ -257,8 +253,8 @@ def _cpu(about: Mapping[str, object]) -> Iterator[str]:
     raised = _number_of(about, "cpu_raised_by")
     yield f"in force {cores['request']}" + (f", {rise} times the {cores['raised_by']} that were used since" if raised else "")
     short, promised = _number_of(about, "cpu_short_delivered"), _number_of(about, "cpu_short_promised")
-    held = "; nearly used up, so only experts that kept it are followed" if _number_of(about, "cpu_held") else ""
-    yield f"more used than requested in {short:.2%} of the time, promised at most {promised:.2%}{held}"
+    nearly_used_up = "; nearly used up, so only experts that kept it are followed" if _number_of(about, "cpu_held") else ""
+    yield f"more used than requested in {short:.2%} of the time, promised at most {promised:.2%}{nearly_used_up}"
     for key, word in (("more", "higher"), ("less", "lower")):
         if about.get(f"cpu_{key}_expert") is not None:
             yield (

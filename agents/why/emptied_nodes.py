@@ -26,13 +26,11 @@ MOST = 6
 def places(
     removal: NodeRemovalPlanned, mentioning: Mentioning, decode: Decode, by_id: Callable[[str], Record | None]
 ) -> list[Place]:
-    """Where the decisions stand: what was done to pods on the node, and what pods on it were created with.
-
-    Outcomes and decisions are each searched once for all pods, because a search reads all of a topic.
-    """
+    """Where the decisions stand: what was done to pods on the node, and what pods on it were created with."""
     pods = {pod.uid: pod for pod in _pods(removal, mentioning, decode)}
     if not pods:
         return []
+    # ".join(|A search reads all of a topic, so outcomes and decisions are each searched once for all pods.
     named = re.compile("|".join(map(re.escape, pods)).encode())
     done = [event for event in _done(named, mentioning, decode) if event.subject.uid in pods]
     carried_out = {event.decision for event in done}
@@ -67,10 +65,11 @@ def _offers(event: ActionFinished, uid: str) -> bool:
 
 def _pods(removal: NodeRemovalPlanned, mentioning: Mentioning, decode: Decode) -> list[PodName]:
     """The pods that were on the node before the removal was planned, by what a source published of them."""
-    found: dict[str, PodName] = {pod.uid: pod for pod in removal.evict}
+    pods: dict[str, PodName] = {pod.uid: pod for pod in removal.evict}
     for record in mentioning(f'"{removal.node}"', PLACEMENTS) if removal.node else ():
         event = decode(record)
         if isinstance(event, PodPlacementChanged) and event.node == removal.node and event.at <= removal.at:
-            found.pop(event.pod.uid, None)
-            found[event.pod.uid] = event.pod
-    return list(found.values())[-MOST_PODS:]
+            # So that the pod that came last stands last.
+            pods.pop(event.pod.uid, None)
+            pods[event.pod.uid] = event.pod
+    return list(pods.values())[-MOST_PODS:]

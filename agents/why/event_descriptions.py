@@ -100,14 +100,14 @@ def numbers(event: Event, workload: str | None) -> Numbers:
 
 def because(event: Event) -> Mapping[str, object]:
     """What a decision rests on, in typed fields or in words; nothing for events that are no decisions."""
-    found: Mapping[str, object] = getattr(event, "because", {})
+    grounds: Mapping[str, object] = getattr(event, "because", {})
     if isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused) and event.recommendation:
-        return {**found, "recommendation": event.recommendation}
+        return {**grounds, "recommendation": event.recommendation}
     if not isinstance(event, RequestsRecommended) or event.oom_source is None:
-        return found
-    bounds = {each.container: f"{_amounts(each.lower)} to {_amounts(each.upper)}" for each in event.containers}
+        return grounds
+    bounds = {entry.container: f"{_amounts(entry.lower)} to {_amounts(entry.upper)}" for entry in event.containers}
     return {
-        **found,
+        **grounds,
         "bounds": bounds,
         "pods": event.pods,
         "last_oom": _last_oom(event.last_oom),
@@ -142,20 +142,20 @@ def _rows_of(event: MetricsScraped, workload: str | None) -> list[int]:
 
 def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
     rows = _rows_of(event, workload)
-    found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
+    numbers: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
     if rows:
-        found["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
-        found["highest memory"] = amount(memory=max(float(event.memory[i]) for i in rows))
-    return found
+        numbers["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
+        numbers["highest memory"] = amount(memory=max(float(event.memory[i]) for i in rows))
+    return numbers
 
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
     others = (node_texts.NUMBERS, scaling_texts.NUMBERS, leak_texts.NUMBERS)
-    found = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
-    if found is None:
+    describe = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
+    if describe is None:
         raise TypeError(f"an explanation has no words for a {type(event).__name__}")
-    return found(event)
+    return describe(event)
 
 
 @_numbers.register
@@ -249,7 +249,7 @@ def _(event: SourceReported) -> Numbers:
 def _(event: LimitRangeChanged) -> Numbers:
     return {
         "limit range": event.key,
-        "limits": {str(each.type): f"{_amounts(each.least)} to {_amounts(each.most)}" for each in event.limits},
+        "limits": {str(limit.type): f"{_amounts(limit.least)} to {_amounts(limit.most)}" for limit in event.limits},
     }
 
 
@@ -260,9 +260,9 @@ def _(event: LimitRangeRemoved) -> Numbers:
 
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
-    said = {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
-    schedules = {"schedules": [str(each) for each in event.schedules]} if event.schedules else {}
-    return {**said, **schedules, **_through(event)}
+    control = {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+    schedules = {"schedules": [str(schedule) for schedule in event.schedules]} if event.schedules else {}
+    return {**control, **schedules, **_through(event)}
 
 
 def _through(event: ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved) -> Numbers:
@@ -301,10 +301,12 @@ def _(event: ActionFinished) -> Numbers:
 def _admitted(admitted: AdmittedAmounts) -> Numbers:
     """What the webhook sets in a new pod; a resize and an eviction have theirs in the decision."""
     changes = {
-        kind: {each.name: f"{_amounts(before)} to {_amounts(after)}" for each, before, after in amounts if before != after}
+        kind: {
+            container.name: f"{_amounts(before)} to {_amounts(after)}" for container, before, after in amounts if before != after
+        }
         for kind, amounts in (
-            ("requests", [(each, each.requests_before, each.requests) for each in admitted.containers]),
-            ("limits", [(each, each.limits_before, each.limits) for each in admitted.containers]),
+            ("requests", [(container, container.requests_before, container.requests) for container in admitted.containers]),
+            ("limits", [(container, container.limits_before, container.limits) for container in admitted.containers]),
         )
     }
     return {kind: texts for kind, texts in changes.items() if texts}
@@ -314,9 +316,9 @@ def _admitted(admitted: AdmittedAmounts) -> Numbers:
 def _(event: VpaConditionsDecided) -> Numbers:
     if event.withdrawn:
         return {"vpa": event.key, "withdrawn": True}
-    texts = {each.type.value: f"{each.status.value} ({each.message})" for each in event.conditions}
+    texts = {condition.type.value: f"{condition.status.value} ({condition.message})" for condition in event.conditions}
     conditions = {name: text.removesuffix(" ()") for name, text in texts.items()}
-    targets = {each.container: _amounts(each.target) for each in event.containers or ()}
+    targets = {entry.container: _amounts(entry.target) for entry in event.containers or ()}
     shown = "as it stands in the object" if event.containers is None else targets
     return {"vpa": event.key, "generation": event.generation, "conditions": conditions, "target": shown}
 
@@ -365,7 +367,9 @@ def exact_amounts(event: Event, workload: str | None) -> Numbers:
     """
     if isinstance(event, RequestsRecommended):
         return {
-            f"{each.container} {name}": _exact(getattr(each, name)) for each in event.containers for name in _RECOMMENDED_AMOUNTS
+            f"{entry.container} {name}": _exact(getattr(entry, name))
+            for entry in event.containers
+            for name in _RECOMMENDED_AMOUNTS
         }
     if isinstance(event, ResizePlanned):
         before = {f"{name} requested": _exact(amounts) for name, amounts in event.expect.items()}

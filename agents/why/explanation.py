@@ -3,8 +3,8 @@
 Everything comes from the log: each part of an explanation is a record with its place and the numbers that a person needs to redo
 the sum. Where retention or a bad record cuts the chain, the explanation says so. It uses no state and recomputes nothing.
 
-A log may hold millions of records, and decoding one costs more than reading it. So a search begins at the turn that an id names,
-checks headers or raw bytes first, and only decodes matching records.
+A log may hold millions of records, and decoding one costs more than reading it. So a search checks headers or raw bytes first,
+and only decodes matching records.
 """
 
 import re
@@ -75,9 +75,9 @@ def explain(context: LogContext, asked: str) -> Explanation:
             "`ullage topics apply`, or name another log with log.brokers or --log"
         )
     search = _Search(context.log, context.codec, context.topics)
-    found = search.explain(asked)
-    event = search.event_at(found.decision.place)
-    return replace(found, harm=tuple(workload_past.harms(context, asked, event, search.mentioning)))
+    explanation = search.explain(asked)
+    event = search.event_at(explanation.decision.place)
+    return replace(explanation, harm=tuple(workload_past.harms(context, asked, event, search.mentioning)))
 
 
 @dataclass(slots=True)
@@ -89,32 +89,33 @@ class _Search:
     def explain(self, asked: str) -> Explanation:
         if _PLACE.fullmatch(asked):
             return self._at_place(asked)
-        found = self._by_id(asked) or self._by_outcome(asked)
-        if found is None and asked.count("/") >= _WORKLOAD:
+        record = self._by_id(asked) or self._by_outcome(asked)
+        if record is None and asked.count("/") >= _WORKLOAD:
             return self._workload(asked)
-        found = found or node_decisions.about_waiting_pod(asked, self.mentioning, self.codec.decode_or_none)
-        found = found or self._by_pod(asked)
-        if found is None and (admitted := self._by_admission(asked)) is not None:
+        # Before its admission, for what people ask of a pod that waits for a node is why it waits.
+        record = record or node_decisions.about_waiting_pod(asked, self.mentioning, self.codec.decode_or_none)
+        record = record or self._by_pod(asked)
+        if record is None and (admitted := self._by_admission(asked)) is not None:
             return admitted
-        found = found or self._newest_of_pod(asked, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(asked)
-        found = found or node_decisions.about_node(asked, self.mentioning, self.codec.decode_or_none)
-        if found is None:
+        record = record or self._newest_of_pod(asked, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(asked)
+        record = record or node_decisions.about_node(asked, self.mentioning, self.codec.decode_or_none)
+        if record is None:
             return self._workload(asked)
-        return self._answer(asked, found)
+        return self._answer(asked, record)
 
     def _workload(self, asked: str) -> Explanation:
         """The newest recommendation of a workload, its newest decision about replicas, and the forecasts of its load."""
-        scaling = tuple(self._explained(each.place, None, DEEPEST) for each in self._by_scaled(asked))
-        found = self._by_workload(asked)
-        if found is None and scaling:
+        scaling = tuple(self._explained(record.place, None, DEEPEST) for record in self._by_scaled(asked))
+        recommendation = self._by_workload(asked)
+        if recommendation is None and scaling:
             return Explanation(asked, scaling[0], (), scaling=scaling[1:])
-        if found is None:
+        if recommendation is None:
             lost = self._lost(("recommendations",))
-            known = undecided_subjects.sentence(asked, self.mentioning, self.codec.decode_or_none, lost=lost)
+            undecided = undecided_subjects.sentence(asked, self.mentioning, self.codec.decode_or_none, lost=lost)
             nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'"
             lost = self._lost(_decision_topics())
-            raise BadInput(known or (f"{nothing}; {lost}" if lost else nothing))
-        return replace(self._answer(asked, found), scaling=scaling)
+            raise BadInput(undecided or (f"{nothing}; {lost}" if lost else nothing))
+        return replace(self._answer(asked, recommendation), scaling=scaling)
 
     def _by_scaled(self, asked: str) -> list[Record]:
         """The newest decision about the replicas of a workload, then the newest forecast of each object that is about it."""
@@ -129,13 +130,13 @@ class _Search:
                     newest[key] = (event.at, record)
         return [record for _, (_, record) in sorted(newest.items())]
 
-    def _answer(self, asked: str, found: Record) -> Explanation:
-        event = self.codec.decode_or_none(found)
+    def _answer(self, asked: str, record: Record) -> Explanation:
+        event = self.codec.decode_or_none(record)
         workload = None if event is None else event_descriptions.workload_of(event)
-        explained = self._explained(found.place, workload, DEEPEST)
-        if self.topics.short(found.topic) not in _decision_topics():
+        explained = self._explained(record.place, workload, DEEPEST)
+        if self.topics.short(record.topic) not in _decision_topics():
             return Explanation(asked, explained, ())
-        outcomes = tuple(self._outcomes(event_codec.header(found, "ce_id") or ""))
+        outcomes = tuple(self._outcomes(event_codec.header(record, "ce_id") or ""))
         return Explanation(asked, explained, outcomes, awaits_outcome=event_descriptions.awaits_outcome(event))
 
     def event_at(self, place: Place) -> Event | None:
@@ -146,10 +147,10 @@ class _Search:
     def _at_place(self, asked: str) -> Explanation:
         """The record at a place; the topic may be named in short."""
         place = Place.parse(asked)
-        known = {name: self.topics.wire(name) for name in (topic.name for topic in TOPICS)}
-        place = replace(place, topic=known.get(place.topic, place.topic))
-        if place.topic not in known.values():
-            raise BadInput(f"there is no topic '{place.topic}'; there are {', '.join(known)}")
+        wires = {name: self.topics.wire(name) for name in (topic.name for topic in TOPICS)}
+        place = replace(place, topic=wires.get(place.topic, place.topic))
+        if place.topic not in wires.values():
+            raise BadInput(f"there is no topic '{place.topic}'; there are {', '.join(wires)}")
         record, gone = self._fetch(place)
         if record is None:
             raise BadInput(f"the record at '{place}' {gone}")
@@ -172,10 +173,11 @@ class _Search:
         return next((record for _, record in newest.values()), None)
 
     def _by_id(self, asked: str) -> Record | None:
-        """The decision of this id. The search begins at its turn; a late repeat stands anywhere, so the topics follow."""
+        """The decision of this id."""
         turn = _turn(asked)
         if turn is None:
             return None
+        # Near its turn first, which reads little. A repeat after a crash may stand anywhere, so whole topics follow.
         near = (r for name in _decision_topics() for r in self._records_of(name, turn))
         wires, wanted = map(self.topics.wire, _decision_topics()), asked.encode()
         everywhere = (r for wire in wires for r in reverse_log_reader.forwards(self.log, wire, containing=wanted))
@@ -214,17 +216,17 @@ class _Search:
             if isinstance(event := self.codec.decode_or_none(record), ActionFinished)
             and admitted_pods.is_admission_of(event, asked)
         }
-        found = admitted_pods.nearest([event for event, _ in events.values()], self._created(asked)) if events else None
-        record = self._by_id(found.decision) if found is not None and found.decision else None
-        if found is None or record is None:
+        admission = admitted_pods.nearest([event for event, _ in events.values()], self._created(asked)) if events else None
+        record = self._by_id(admission.decision) if admission is not None and admission.decision else None
+        if admission is None or record is None:
             return None
         outcome = ExplainedRecord(
-            event_descriptions.what(found),
-            found.at,
-            events[found.id][1],
-            event_descriptions.numbers(found, found.subject.workload),
+            event_descriptions.what(admission),
+            admission.at,
+            events[admission.id][1],
+            event_descriptions.numbers(admission, admission.subject.workload),
         )
-        return Explanation(asked, self._explained(record.place, found.subject.workload, DEEPEST), (outcome,))
+        return Explanation(asked, self._explained(record.place, admission.subject.workload, DEEPEST), (outcome,))
 
     def _created(self, asked: str) -> datetime | None:
         """When a pod was created, by what a source published of it."""
@@ -255,9 +257,10 @@ class _Search:
         return self._by_id(decision) if decision else None
 
     def _outcomes(self, decision: str) -> Iterator[ExplainedRecord]:
-        """The consumers' outcomes, each id once. Outcomes have the log's time, so none is much older than its decision."""
+        """The consumers' outcomes, each id once."""
         seen = set()
         turn = _turn(decision)
+        # Outcomes have the log's time, so none is much older than its decision.
         for record in self.mentioning(decision, "outcomes", since=None if turn is None else turn - _CLOCKS_APART):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, ActionFinished | StatusWritten):
@@ -277,6 +280,7 @@ class _Search:
         except BadRecord as error:
             return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
         workload = event_descriptions.workload_of(event) if isinstance(event, RequestsRecommended) else workload
+        # There may be hundreds of scrapes, among which a policy or an OOM kill must not be lost.
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
         if depth > 0 and isinstance(event, NodeRemovalPlanned):
             shown += tuple(emptied_nodes.places(event, self.mentioning, self.codec.decode_or_none, self._by_id))
@@ -293,19 +297,17 @@ class _Search:
         )
 
     def _rules(self, event: object) -> Mapping[str, object]:
-        """The settings that a decision was made by, from the record that it cites.
-
-        Where that record is gone, another one of the same version has the same settings: the newest of each stage is kept.
-        """
+        """The settings that a decision was made by, from the record that it cites."""
         cited = getattr(event, "rules", None)
         if not isinstance(cited, CitedRules):
             return {}
         record, gone = self._fetch(cited.place)
-        found = None if record is None else self.codec.decode_or_none(record)
-        if not isinstance(found, StageRulesChanged):
+        rules = None if record is None else self.codec.decode_or_none(record)
+        if not isinstance(rules, StageRulesChanged):
+            # Another record of the same version has the same settings, and compaction keeps the newest of each stage.
             same = map(self.codec.decode_or_none, self.mentioning(cited.version, "rules"))
-            found = next((e for e in same if isinstance(e, StageRulesChanged) and e.version == cited.version), None)
-        settings = {"settings": found.settings} if isinstance(found, StageRulesChanged) else {}
+            rules = next((e for e in same if isinstance(e, StageRulesChanged) and e.version == cited.version), None)
+        settings = {"settings": rules.settings} if isinstance(rules, StageRulesChanged) else {}
         return {**settings, "rules": f"version {cited.version}, at {cited.place}" + (f", which {gone}" if gone else "")}
 
     def _fetch(self, place: Place) -> tuple[Record | None, str]:
@@ -326,8 +328,9 @@ class _Search:
     def mentioning(self, text: str, name: str, *, since: datetime | None = None) -> Iterator[Record]:
         """The records of a topic whose value contains this text. Names and ids of Kubernetes stand in JSON as they are."""
         wanted, wire = text.encode(), self.topics.wire(name)
-        found = reverse_log_reader.forwards(self.log, wire, since, containing=wanted)
-        return (record for record in found if wanted in (record.value or b""))
+        records = reverse_log_reader.forwards(self.log, wire, since, containing=wanted)
+        # Again by record: the reader skips whole batches that lack the text.
+        return (record for record in records if wanted in (record.value or b""))
 
     def _partitions(self, wire: str) -> int:
         """How many partitions a topic has; none in a log that is older than the topic."""
@@ -359,11 +362,11 @@ def _decision_topics() -> Sequence[str]:
 
 
 def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
-    """The latest causes of each topic, so that a policy or an OOM kill is not lost among scrapes; in their order."""
-    kept: dict[str, list[Place]] = {}
+    """The latest causes of each topic, in their order."""
+    by_topic: dict[str, list[Place]] = {}
     for cause in causes:
-        kept.setdefault(cause.topic, []).append(cause)
-    latest = {cause for places in kept.values() for cause in places[-WIDEST:]}
+        by_topic.setdefault(cause.topic, []).append(cause)
+    latest = {cause for places in by_topic.values() for cause in places[-WIDEST:]}
     return tuple(cause for cause in causes if cause in latest)
 
 

@@ -33,11 +33,11 @@ def _harm(harms: Sequence[Harm], *, full: bool) -> Iterator[str]:
     hidden = 0 if full else max(0, len(harms) - _MOST_HARM)
     if hidden:
         yield f"   · {hidden} earlier {'one is' if hidden == 1 else 'ones are'} not shown: -v lists all"
-    for each in harms[hidden:]:
-        yield f"{each.at:%Y-%m-%d %H:%M:%S}  {each.what}: {each.verdict.value}"
-        yield f"   · {each.because}"
-        yield f"   · before: {each.before}"
-        yield f"   · since: {'; '.join(each.since)}"
+    for ended in harms[hidden:]:
+        yield f"{ended.at:%Y-%m-%d %H:%M:%S}  {ended.what}: {ended.verdict.value}"
+        yield f"   · {ended.because}"
+        yield f"   · before: {ended.before}"
+        yield f"   · since: {'; '.join(ended.since)}"
 
 
 def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:

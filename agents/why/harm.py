@@ -99,10 +99,10 @@ class WorkloadPast:
 
 def of_workload(past: WorkloadPast) -> list[Harm]:
     """Everything that ended, in order of time."""
-    found = [kill_of(past, each) for each in past.of(ContainerOOMKilled)]
-    found += list(_restarts(past))
-    found += list(_gone(past))
-    return sorted(found, key=lambda harm: harm.at)
+    harms = [kill_of(past, kill) for kill in past.of(ContainerOOMKilled)]
+    harms += list(_restarts(past))
+    harms += list(_gone(past))
+    return sorted(harms, key=lambda harm: harm.at)
 
 
 def kill_of(past: WorkloadPast, kill: ContainerOOMKilled) -> Harm:
@@ -111,7 +111,7 @@ def kill_of(past: WorkloadPast, kill: ContainerOOMKilled) -> Harm:
     acts = [act for act in _on_pod(past, kill.pod.uid) if act.at <= kill.at or _had_begun(past, act, kill)]
     owners = _owners(facts, kill.container)
     verdict, because = _judged(past, kill, facts, owners, acts)
-    later = sum(each.container == kill.container and each.at > kill.at for each in past.of(ContainerOOMKilled))
+    later = sum(other.container == kill.container and other.at > kill.at for other in past.of(ContainerOOMKilled))
     again = "not killed again" if not later else f"{later} more kills of container '{kill.container}' in the workload"
     return Harm(
         kill.at,
@@ -138,13 +138,14 @@ def _judged(
     if limit is None or kill.memory_used is not None:
         return _without_limit(kill, owners, ours=ours)
     if not ours and wanted is not None and limit < wanted and _may_be_planned(past, kill):
-        asked = "a plan of ours asked for this limit, and no outcome says that it was done"
-        return Verdict.UNKNOWN, f"it was killed at {_size(limit)}, its owner had asked for {_size(wanted)}; {asked}"
+        unconfirmed = "a plan of ours asked for this limit, and no outcome says that it was done"
+        return Verdict.UNKNOWN, f"it was killed at {_size(limit)}, its owner had asked for {_size(wanted)}; {unconfirmed}"
     return _at_limit(limit, wanted, ours=ours)
 
 
 def _had_begun(past: WorkloadPast, act: ActionFinished, kill: ContainerOOMKilled) -> bool:
-    """Whether a resize had the limit in force at which the kill came, though its outcome is younger: that waits to see it."""
+    """Whether a resize had the limit in force at which the kill came, though its outcome is younger."""
+    # An outcome waits until the resize is seen in force, and a container may be killed before that.
     return any(plan.id == act.decision for plan in _plans_of_limit(past, kill))
 
 
@@ -179,10 +180,10 @@ def _at_limit(limit: float, wanted: float | None, *, ours: bool) -> tuple[Verdic
 
 
 def _without_limit(kill: ContainerOOMKilled, owners: "_Owners", *, ours: bool) -> tuple[Verdict, str]:
-    """Where a node ran out of memory, a lower request makes a pod go sooner, and nothing shows by how much."""
-    asked, before = kill.memory_request, owners.requests.memory
-    if ours and before is not None and (asked or 0) < before:
-        lowered = f"we had lowered its request from {_size(before)} to {_size(asked)}, which lets it go before others"
+    # Where a node ran out of memory, a lower request makes a pod go sooner, and nothing shows by how much.
+    requested, before = kill.memory_request, owners.requests.memory
+    if ours and before is not None and (requested or 0) < before:
+        lowered = f"we had lowered its request from {_size(before)} to {_size(requested)}, which lets it go before others"
         return Verdict.UNKNOWN, f"its node ran out of memory, not its limit; {lowered}"
     return Verdict.NOT_OURS, "its node ran out of memory, not its limit, and we had not lowered its request"
 
@@ -218,12 +219,13 @@ def _cut(past: WorkloadPast, facts: Sequence[PodChanged]) -> bool:
 
 
 def _restarts(past: WorkloadPast) -> Iterator[Harm]:
-    """Restarts that were no OOM kill, which its event tells."""
+    """Restarts that were no OOM kill."""
     for uid in dict.fromkeys(fact.pod.uid for fact in past.of(PodChanged)):
         facts = past.facts(uid)
         for before, fact in pairwise(facts):
             for seen in fact.containers:
                 earlier, run = _container(before, seen.name), seen.last_run
+                # An OOM kill has an event of its own, which tells it.
                 if earlier is None or seen.restarts <= earlier.restarts or run is None or run.killed_for_memory:
                     continue
                 acts = [act for act in _on_pod(past, uid) if _began(past, act) <= fact.at and fact.at - act.at <= _SOON]
@@ -238,9 +240,9 @@ def _restarted(seen: ContainerSeen, facts: Sequence[PodChanged], acts: Sequence[
         moved = " and ".join(seen.restarts_on)
         return Verdict.OURS, f"its resizePolicy restarts it when {moved} changes, and we had resized the pod"
     owners = _owners(facts, seen.name)
-    lowest, asked = (seen.limits.cpu, owners.limits.cpu) if owners is not None else (None, None)
-    if lowest is not None and asked is not None and lowest < asked and (owners is None or owners.noted or acts):
-        lowered = f"from {event_descriptions.amount(cpu=asked)} to {event_descriptions.amount(cpu=lowest)}"
+    lowest, owners_limit = (seen.limits.cpu, owners.limits.cpu) if owners is not None else (None, None)
+    if lowest is not None and owners_limit is not None and lowest < owners_limit and (owners is None or owners.noted or acts):
+        lowered = f"from {event_descriptions.amount(cpu=owners_limit)} to {event_descriptions.amount(cpu=lowest)}"
         return Verdict.UNKNOWN, f"its CPU limit was lowered {lowered}, and a slower container may fail its probes"
     return Verdict.NOT_OURS, f"nothing of ours had changed the pod in the {_SOON // timedelta(minutes=1)} minutes before"
 
@@ -289,13 +291,13 @@ def _scaled_by_hpa(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, 
     if not plans or plans[-1].replicas >= plans[-1].current or gone.at - plans[-1].at > _SOON:
         return None
     plan = plans[-1]
-    asked = f"we had planned {plan.replicas} replicas instead of {plan.current}"
+    planned = f"we had planned {plan.replicas} replicas instead of {plan.current}"
     before_that = f"{plan.at:%Y-%m-%d %H:%M:%S} plan of {plan.replicas} replicas, for an HPA to carry out"
     followed = _newest_fall(past.of(ScaleSeen), lambda scale: scale.replicas, gone)
     if followed is None:
-        return Verdict.UNKNOWN, f"{asked}, and the log does not show whether the HPA had followed", before_that
+        return Verdict.UNKNOWN, f"{planned}, and the log does not show whether the HPA had followed", before_that
     scale, before = followed
-    return Verdict.OURS, f"{asked}, and its scale went from {before} to {scale.replicas}", before_that
+    return Verdict.OURS, f"{planned}, and its scale went from {before} to {scale.replicas}", before_that
 
 
 def _newest_fall(facts: Sequence[E], replicas: Callable[[E], int], gone: PodDeleted) -> tuple[E, int] | None:
@@ -330,10 +332,8 @@ def _names(plan: NodeRemovalPlanned, gone: PodDeleted) -> bool:
 
 
 def _began(past: WorkloadPast, act: ActionFinished) -> datetime:
-    """From when on an act may have had its effect: from its plan on, for an outcome waits until the effect is complete.
-
-    A node's pods go before the node is gone, and a resize that restarts a container does that before it is in force.
-    """
+    """From when on an act may have had its effect: from its plan on, for an outcome waits until the effect is complete."""
+    # A node's pods go before the node is gone, and a resize that restarts a container does that before it is in force.
     return past.planned.get(act.decision, act.at)
 
 
@@ -352,7 +352,7 @@ def _since(past: WorkloadPast, at: datetime) -> tuple[str, ...]:
     if acts:
         more = [f"and {len(acts) - _MOST_SINCE} more changes"] if len(acts) > _MOST_SINCE else []
         return (*(_words(past, act) for act in acts[:_MOST_SINCE]), *more)
-    refused = [each for each in past.of(UpdateRefused) if each.at > at]
+    refused = [refusal for refusal in past.of(UpdateRefused) if refusal.at > at]
     return (f"nothing was done: {refused[-1].reason} (guard {refused[-1].guard})",) if refused else ("nothing was done",)
 
 
@@ -362,13 +362,13 @@ def _words(past: WorkloadPast, act: ActionFinished) -> str:
     if act.admitted is not None:
         moved = [_moved(container.limits_before, container.limits) for container in act.admitted.containers]
     else:
-        plan = next((each for each in past.of(ResizePlanned) if each.id == act.decision), None)
+        plan = next((resize for resize in past.of(ResizePlanned) if resize.id == act.decision), None)
         if plan is None:
             return text
         before = [fact for fact in past.facts(act.subject.uid) if fact.at < act.at][-1:]
         moved = [_moved(_limits(before, name), amounts) for name, amounts in plan.limits.items()]
-    said = ", ".join(filter(None, moved))
-    return f"{text}: {said}" if said else f"{text}: memory limits as they were"
+    limits = ", ".join(filter(None, moved))
+    return f"{text}: {limits}" if limits else f"{text}: memory limits as they were"
 
 
 def _moved(before: Amounts, after: Amounts) -> str:
@@ -378,7 +378,7 @@ def _moved(before: Amounts, after: Amounts) -> str:
 
 
 def _limits(facts: Iterable[PodChanged], container: str) -> Amounts:
-    seen = [found for fact in facts if (found := _container(fact, container)) is not None]
+    seen = [container_seen for fact in facts if (container_seen := _container(fact, container)) is not None]
     return seen[-1].limits if seen else Amounts()
 
 
@@ -392,7 +392,7 @@ def _size(memory: float | None) -> str:
 
 def counts(harms: Iterable[Harm]) -> Mapping[Verdict, int]:
     """How many there are of each verdict."""
-    found = dict.fromkeys(Verdict, 0)
+    by_verdict = dict.fromkeys(Verdict, 0)
     for harm in harms:
-        found[harm.verdict] += 1
-    return found
+        by_verdict[harm.verdict] += 1
+    return by_verdict

@@ -34,9 +34,9 @@ from schemas.units import bytes_text, cpu_text
 Numbers = dict[str, object]
 
 
-def amounts(found: Mapping[str, Any]) -> Numbers:
+def amounts(quantities: Mapping[str, Any]) -> Numbers:
     """What a node offers or pods request, with units: CPU is in millicores, memory in bytes, all else is a count."""
-    return {name: _UNITS[name](number) if name in _UNITS else number for name, number in found.items()}
+    return {name: _UNITS[name](number) if name in _UNITS else number for name, number in quantities.items()}
 
 
 def _millicores_text(number: float) -> str:
@@ -50,7 +50,7 @@ def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:
     why = {"unsupported": event.unsupported} if event.unsupported else {}
     return {
         "config map": f"{event.namespace}/{event.name}",
-        "patterns": {key: list(each) for key, each in event.patterns.items()},
+        "patterns": {key: list(patterns) for key, patterns in event.patterns.items()},
         **why,
     }
 

@@ -59,9 +59,9 @@ def _plan(event: ReplicasPlanned) -> Numbers:
     }
 
 
-def _proposal(each: MetricProposal) -> str:
-    said = each.error or f"{each.replicas}"
-    return f"{each.identifier} {each.origin}: {said}"
+def _proposal(proposal: MetricProposal) -> str:
+    result = proposal.error or f"{proposal.replicas}"
+    return f"{proposal.identifier} {proposal.origin}: {result}"
 
 
 NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {

@@ -24,7 +24,7 @@ def sentence(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str = 
     `lost` says which recommendations the log no longer has; empty if it has them all.
     """
     about = (_pod, _vpa, partial(_workload, lost=lost))
-    return next((found for each in about if (found := each(asked, mentioning, decode)) is not None), None)
+    return next((description for describe in about if (description := describe(asked, mentioning, decode)) is not None), None)
 
 
 def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
@@ -70,7 +70,7 @@ def _vpa(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
 
 
 def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) -> str | None:
-    found: Counter[str] = Counter()
+    pods_by_workload: Counter[str] = Counter()
     pods: dict[str, PodChanged] = {}
     for event in _pods(asked, mentioning, decode):
         if isinstance(event, PodChanged):
@@ -79,10 +79,10 @@ def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) 
             pods.pop(event.pod.uid, None)
     for event in pods.values():
         if asked in names_of(event.workload):
-            found[event.workload.key] += 1
-    if not found:
+            pods_by_workload[event.workload.key] += 1
+    if not pods_by_workload:
         return None
-    [(key, count), *_] = found.most_common()
+    [(key, count), *_] = pods_by_workload.most_common()
     pods_of = f"{count} {'pod' if count == 1 else 'pods'}"
     if lost:
         return f"no recommendation for '{key}' is kept, which has {pods_of}; {lost}"

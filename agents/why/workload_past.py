@@ -24,6 +24,7 @@ def read(context: LogContext, workload: str, mentioning: Mentioning) -> Workload
     """The past of a workload, by its key. Raises LogUnavailable."""
     events, seen = list[object](), set[str]()
     name = Workload.parse(workload).name
+    # A node's removal names no workload: it is found by what only it has, and compared by cluster.
     texts = {"outcomes": (workload, '"remove-node"'), "node-updates": ('"provider_id"',)}
     for topic in _TOPICS:
         for text in texts.get(topic, (f'"{name}"',)):
@@ -55,7 +56,7 @@ def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning
     if isinstance(event, ContainerOOMKilled) and name not in (event.pod.name, event.pod.uid):
         yield harm.kill_of(past, event)
         return
-    yield from (each for each in harm.of_workload(past) if whole or each.pod == name)
+    yield from (ended for ended in harm.of_workload(past) if whole or ended.pod == name)
 
 
 def _is_of(event: object, workload: str) -> bool:
