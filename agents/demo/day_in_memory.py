@@ -15,7 +15,7 @@ from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.logic.vertical.vertical_settings import ADAPTIVE
 from agents.processes.simulated_cluster import open_shop, open_untouched
-from agents.run import closing_checkpoint
+from agents.run import newest_checkpoint
 from agents.run.partition_task import Task
 from agents.run.pipeline import stages
 from agents.run.simulate import SimulatedWorld, TickGrid, simulate
@@ -104,7 +104,7 @@ def new_log(day: Day) -> MemoryLog:
 
 def close(log: MemoryLog, tasks: Sequence[Task]) -> None:
     """End a day's log with a checkpoint, so that commands need not take the day's turns again to say how it is at its end."""
-    closing_checkpoint.write(log, tasks, _WORKER, family="simulated")
+    newest_checkpoint.write(log, tasks, _WORKER, family="simulated")
 
 
 def _living(*parts: Callable[[datetime], object]) -> Callable[[datetime], object]:

@@ -1,16 +1,19 @@
 """The newest checkpoint of a partition that the log does not contradict, from which a worker would go on.
 
-For readers beside the workers, through the log's port. A worker reads the same by itself (`app.partition_recovery`).
+It is for readers beside the workers, through the log's port; a worker reads the same by itself (`app.partition_recovery`). Where
+one process has decided a log from its beginning, it writes the checkpoint that closes it, from which readers and workers go on.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from agents.engine import checkpoint_selection
-from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, ClockEvidence
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointLedger, CheckpointMark, ClockEvidence
 from agents.engine.stage import Stage
+from agents.run.partition_task import Task
 from streams import clock_log
+from streams.log.log_port import Log, NewRecord
 from streams.log_context import LogContext
 from streams.log_range import has_topic, last_records
 from streams.topics import CLOCK, changelog_topic
@@ -60,3 +63,31 @@ def clock_evidence(context: LogContext, mark: CheckpointMark) -> ClockEvidence:
 def _end(context: LogContext, name: str, partition: int) -> int:
     wire = context.topics.wire(name)
     return context.log.end(wire, partition) if has_topic(context.log, wire) else 0
+
+
+_AT_ONCE = 20
+"""Parts of a checkpoint in one append: half a MiB each."""
+
+
+def write(log: Log, tasks: Iterable[Task], worker: str, *, family: str) -> None:
+    """Append the state of each task to the changelogs of the workers of this name, and last the mark that names all of it.
+
+    `family`: who writes (see `CheckpointLedger`). Raises LogUnavailable.
+    """
+    for task in tasks:
+        topic, state = changelog_topic(worker, task.stage.name), task.state
+        # All chunks are written, so none counts as changed any more.
+        state.take_dirty()
+        plan = CheckpointLedger(family).plan(
+            turn=task.turn,
+            positions=task.positions,
+            tick=task.tick,
+            dumps=((name, state.dump(name)) for name in sorted(state.chunks())),
+            inputs=task.inputs,
+            epochs=task.epochs.epochs(),
+        )
+        records = [NewRecord(topic, task.partition, key, value) for key, value in plan.records]
+        for first in range(0, len(records), _AT_ONCE):
+            log.append(records[first : first + _AT_ONCE])
+        # Last, when all that it names is in the log.
+        log.append([NewRecord(topic, task.partition, *plan.mark)])

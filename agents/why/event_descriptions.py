@@ -173,7 +173,7 @@ def _(event: ResizePlanned) -> Numbers:
 
 
 @_numbers.register
-def _(event: EvictionPlanned) -> Numbers:
+def _(event: EvictionPlanned | PodDeleted) -> Numbers:
     return {"pod": event.pod.name}
 
 
@@ -195,11 +195,6 @@ def _(event: PodChanged) -> Numbers:
         "phase": str(event.phase),
         "requests": {c.name: _amounts(c.requests) for c in event.containers},
     }
-
-
-@_numbers.register
-def _(event: PodDeleted) -> Numbers:
-    return {"pod": event.pod.name}
 
 
 @_numbers.register

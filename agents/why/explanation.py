@@ -14,15 +14,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.run.stage_topics import all_decision_topics
-from agents.why import (
-    admitted_pods,
-    emptied_nodes,
-    event_descriptions,
-    node_decisions,
-    undecided_subjects,
-    workload_past,
-)
-from agents.why.explained_record import ExplainedRecord, Explanation
+from agents.why import admitted_pods, event_descriptions, node_decisions, undecided_subjects, workload_past
+from agents.why.explanation_lines import ExplainedRecord, Explanation
 from agents.why.undecided_subjects import names_of
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
@@ -283,7 +276,7 @@ class _Search:
         # There may be hundreds of scrapes, among which a policy or an OOM kill must not be lost.
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
         if depth > 0 and isinstance(event, NodeRemovalPlanned):
-            shown += tuple(emptied_nodes.places(event, self.mentioning, self.codec.decode_or_none, self._by_id))
+            shown += tuple(node_decisions.places(event, self.mentioning, self.codec.decode_or_none, self._by_id))
         shown_causes = tuple(self._explained(cause, workload, depth - 1) for cause in shown)
         return ExplainedRecord(
             what=event_descriptions.what(event),

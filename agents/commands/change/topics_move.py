@@ -4,7 +4,7 @@ Nothing is taken from the log that is moved, so whoever regrets it goes back to 
 """
 
 from agents.commands.change.topics import require_kafka, wanted
-from agents.run import closing_checkpoint
+from agents.run import newest_checkpoint
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings import log_factory
@@ -53,7 +53,7 @@ def move(log: Log, settings: Settings, there: Settings) -> int:
     for task in runner.tasks:
         if task.turn != last:
             raise BadInput(f"{task.source} came to turn {task.turn} of {last}: an input of the copy lacks what its ticks say")
-    closing_checkpoint.write(log, runner.tasks, there.worker.name, family="moved")
+    newest_checkpoint.write(log, runner.tasks, there.worker.name, family="moved")
     return count
 
 

@@ -13,7 +13,7 @@ import yaml
 from msgspec import MsgspecError
 
 from agents.engine.checkpoint_selection import StoredState
-from agents.logic.vertical import checkpoint_export
+from agents.logic.vertical import aggregated_usage
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
@@ -169,7 +169,7 @@ def _exported(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
     at = times.from_ms(turn)
     targets = {held.policy.target for held in state.policies.vpas.values()} - {""}
     for target in sorted(targets):
-        yield from checkpoint_export.export(state.intake, members, Workload.parse(target), at)
+        yield from aggregated_usage.export(state.intake, members, Workload.parse(target), at)
 
 
 def _unreadable(partition: int, found: StoredState, chunk: str, why: str) -> BadInput:

@@ -1,18 +1,24 @@
 """The usage of container names: that of one aggregate, or the sum of all aggregates of a name.
 
-Upstream adds up all pods' label sets at each recommendation; most names have one, which is then read in place.
+Upstream adds up all pods' label sets at each recommendation. A VPA's checkpoints are such sums, too: they have all usage that
+belongs to the VPA, including containers with mode Off, without the peaks of running windows.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices, RowTable
+from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.container_index import MemberSelection
+from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
+from agents.logic.vertical.usage_ingest import UsageIngest
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.names import Workload
 from schemas.times import NEVER
 
 _MANY = 16
@@ -151,4 +157,35 @@ def _joined(evidence: Sequence[Evidence], order: Indices) -> Evidence:
         count=join([part.count for part in evidence]),
         peaks=join([part.peaks for part in evidence]),
         reached=(reached(0), reached(1)),
+    )
+
+
+def export(intake: UsageIngest, members: ContainerIndex, workload: Workload, at: datetime) -> tuple[CheckpointSeen, ...]:
+    """The checkpoints of a workload's VPA, sorted by container; none where it has no VPA that is ours."""
+    governing = intake.policies.of(workload.key)
+    if governing is None or governing.policy.vpa is None or governing.policy.foreign:
+        return ()
+    containers = members.containers(workload.key)
+    about = workload, governing.policy.vpa.name
+    return tuple(_checkpoint(intake, members.rows(member), (*about, name), at) for name, member in containers)
+
+
+def _checkpoint(intake: UsageIngest, parts: Sequence[int], name: tuple[Workload, str, str], at: datetime) -> CheckpointSeen:
+    usage = intake.usage
+    rows = np.array(parts, np.int64)
+    total, (row,) = added(usage, [parts])
+    used = usage.containers.used()
+    live = used[np.isin(usage.containers["aggregate"][used], rows)]
+    # A peak of a running window is not final: upstream's recommender would count it a second time when the window ends.
+    histogram_checkpoints.take_running_peaks(usage, total.memory, int(row), live, at.timestamp())
+    numbers = total.aggregates
+    return CheckpointSeen(
+        at,
+        *name,
+        version=histogram_checkpoints.VERSION,
+        first=numbers.floats("first").item(row),
+        last=numbers.floats("last").item(row),
+        count=numbers.whole("count").item(row),
+        cpu=histogram_checkpoints.saved(total.cpu, int(row)),
+        memory=histogram_checkpoints.saved(total.memory, int(row)),
     )

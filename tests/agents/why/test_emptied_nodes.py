@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from agents.why import emptied_nodes
+from agents.why import node_decisions
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned
@@ -41,6 +41,6 @@ def test_every_resize_that_was_done_is_found_though_a_search_ends_the_one_before
     def decode(record: Record) -> Any:
         return events[record.topic][record.offset]
 
-    found = emptied_nodes.places(replace(REMOVAL, evict=tuple(PODS)), mentioning, decode, lambda _ident: None)
+    found = node_decisions.places(replace(REMOVAL, evict=tuple(PODS)), mentioning, decode, lambda _ident: None)
     assert [place.offset for place in found] == [0, 1, 3]
     assert searches.count("outcomes") == searches.count("pod-updates") == 1

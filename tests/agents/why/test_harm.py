@@ -9,7 +9,7 @@ import pytest
 
 from agents import cli
 from agents.why import explanation_lines, harm
-from agents.why.explained_record import ExplainedRecord, Explanation
+from agents.why.explanation_lines import ExplainedRecord, Explanation
 from agents.why.harm import Harm, Verdict, WorkloadPast
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned

@@ -14,7 +14,7 @@ from agents.logic.governing_policies import Policies
 from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.buckets import ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.checkpoint_export import export
+from agents.logic.vertical.aggregated_usage import export
 from agents.logic.vertical.container_index import ContainerIndex
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Place
