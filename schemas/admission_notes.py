@@ -21,17 +21,21 @@ _LONGEST_OFFER = 64
 
 def write(note: AdmissionNote) -> str:
     """The text: `{"offer":"4f1d…","before":{"app":{"requests":{"cpu":"800m"},"limits":{}}}}`."""
-    before = {each.name: {"requests": _spelled(each.requests), "limits": _spelled(each.limits)} for each in note.before}
+    before = {
+        container.name: {"requests": _spelled(container.requests), "limits": _spelled(container.limits)}
+        for container in note.before
+    }
     return json.dumps({"offer": note.offer, "before": before}, separators=(",", ":"))
 
 
 def read(text: str | None) -> AdmissionNote | None:
     """Inverse of `write`; None for anything else."""
+    # A pod's owner may write anything here, so it is measured before it is parsed.
     if text is None or len(text) > LONGEST:
         return None
     try:
-        found = json.loads(text)
-        offer, before = found["offer"], found["before"]
+        body = json.loads(text)
+        offer, before = body["offer"], body["before"]
         if not isinstance(offer, str) or not 0 < len(offer) <= _LONGEST_OFFER or len(before) > bounds.MOST_CONTAINERS:
             return None
         return AdmissionNote(
@@ -56,6 +60,7 @@ def _amounts(quantities: Mapping[str, str]) -> Amounts:
     nano = {name: exact_quantity.parse(text).nano for name, text in quantities.items() if name in ("cpu", "memory")}
     amounts = Amounts(
         cpu=Cores(nano["cpu"] / _NANO) if "cpu" in nano else None,
+        # A part of a byte counts as one, as Kubernetes rounds up.
         memory=Bytes(math.ceil(nano["memory"] / _NANO)) if "memory" in nano else None,
     )
     if (fault := next(bounds.amounts("before", amounts), None)) is not None:

@@ -41,8 +41,10 @@ def after(pause: AdmissionPause | None, outcome: ActionFinished) -> AdmissionPau
         return pause  # what was offered before the pause, or is said again
     if outcome.result is Result.DONE:
         return None
+    # A refusal or a failure says nothing of whether patched pods come.
     if outcome.detail is not OutcomeDetail.NOT_SEEN:
         return pause
     losses = 1 if pause is None or outcome.at - pause.since >= REMEMBERED else pause.losses + 1
+    # Bounded before the power, which would be beyond any timedelta after enough losses.
     length = min(FIRST * 2 ** min(losses - 1, _MOST_DOUBLINGS), LONGEST)
     return AdmissionPause(losses, outcome.at, outcome.at + length, outcome.reason)

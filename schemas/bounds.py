@@ -78,8 +78,9 @@ def amounts(path: str, value: Amounts) -> Iterator[str]:
 
 
 def recommended(path: str, value: Amounts) -> Iterator[str]:
-    """Amounts of a recommendation. There are many of these, so a good one costs a single comparison."""
+    """Amounts of a recommendation."""
     cpu, memory = value.cpu, value.memory
+    # There are many of these, so a good one makes no generator for each amount.
     if (cpu is None or 0.0 <= cpu <= MOST_RECOMMENDED_CORES) and (memory is None or 0 <= memory <= MOST_BYTES):
         return
     yield from number(f"{path}.cpu", cpu, MOST_RECOMMENDED_CORES)

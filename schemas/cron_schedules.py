@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+# The seconds of Go's longest duration, in which upstream keeps `@every`.
 _LONGEST = 2.0**63 / 1e9
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall time; zones are added apart
 _YEARS = 5
@@ -20,6 +21,7 @@ _DECEMBER = 12
 _HOURS = 24
 _SIXTY = 60
 _DAY = timedelta(days=1)
+# 29 February may come within five years, so it counts as a day that exists.
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MOST_CHARACTERS = 1000
 _MOST_SPAN = 128
@@ -90,7 +92,8 @@ class CronSchedule:
 
 @lru_cache(maxsize=256)
 def load(name: str) -> tzinfo:
-    """A zone by its IANA name; `Local` is UTC here, since no process's own zone may matter. `ValueError` if there is none."""
+    """A zone by its IANA name; `Local` is UTC. `ValueError` if there is none."""
+    # No process's own zone may matter, or two replays of one log would differ.
     if name in ("", "UTC", "Local"):
         return UTC
     try:
@@ -102,9 +105,11 @@ def load(name: str) -> tzinfo:
 @lru_cache(maxsize=1024)
 def parse(text: str) -> CronSchedule:
     """A schedule from its text; `ValueError` names the part that is wrong."""
+    # Before anything else: a longer text takes as long to read as the square of its length.
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(f"'{text[:20]}...' has {len(text)} characters; a schedule has at most {_MOST_CHARACTERS}")
     zone, rest = "", text
+    # Upstream's prefix; a field `timeZone` of the object stands apart and is handed to `next`.
     if text.startswith(("TZ=", "CRON_TZ=")):
         named, _, rest = text.partition(" ")
         zone = named.partition("=")[2]
@@ -128,6 +133,7 @@ def _every(text: str) -> int:
     seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
     if seconds > _LONGEST:
         raise ValueError(f"'{text}' is longer than 292 years")
+    # Upstream makes every span below a second a whole one, negative ones, too.
     return 1 if text.startswith("-") else max(1, int(seconds))
 
 
@@ -137,10 +143,10 @@ def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...]) ->
     free = False
     for part in filter(None, text.split(",")):
         try:
-            found, star = _range(part, low, high, words)
+            matching, star = _range(part, low, high, words)
         except ValueError as error:
             raise ValueError(f"{name} '{part}': {error}") from error
-        values |= found
+        values |= matching
         free |= star
     return frozenset(values), free
 
@@ -154,10 +160,12 @@ def _range(text: str, low: int, high: int, words: tuple[str, ...]) -> tuple[set[
     star = ends[0] in ("*", "?")
     first, last = (low, high) if star else (_number(ends[0], low, words), _number(ends[-1], low, words))
     step = _number(steps[0], low, ()) if steps else 1
+    # `5/10` means from 5 on, every 10.
     if steps and len(ends) == 1:
         last = high
     if first < low or last > high or first > last or step == 0:
         raise ValueError(f"not within {low} to {high}, or backwards, or without a step")
+    # As upstream: `*/2` is no star any more, and so restricts its field.
     return set(range(first, last + 1, step)), star and step == 1
 
 
@@ -175,11 +183,13 @@ def _never(schedule: CronSchedule) -> bool:
         return True
     longest = max(_LONGEST_MONTHS[month - 1] for month in schedule.months)
     no_day = not schedule.days or min(schedule.days) > longest
+    # With both days restricted, either is enough, so both have to be impossible.
     return no_day or not schedule.weekdays if any(schedule.free) else no_day and not schedule.weekdays
 
 
 def _next(schedule: CronSchedule, at: int, zone: tzinfo) -> int | None:
     """Move `at` on, from the largest unit to the smallest; when a unit turns over, begin again with the largest."""
+    # Upstream gives up after five years, too.
     limit = _wall(at, zone).year + _YEARS
     moved = False
     while _wall(at, zone).year <= limit:
@@ -221,6 +231,7 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[int, ...]:
 def _end_of_gap(before: int, after: int, zone: tzinfo) -> int:
     """The instant between these two at which the zone's offset changes."""
     offset = _offset(before, zone)
+    # Halving finds the second in some twenty steps.
     while after - before > 1:
         middle = (before + after) // 2
         before, after = (middle, after) if _offset(middle, zone) == offset else (before, middle)
@@ -320,5 +331,5 @@ def _instant(wall: datetime, zone: tzinfo) -> int:
 
 
 def _offset(at: int, zone: tzinfo) -> int:
-    found = datetime.fromtimestamp(at, zone).utcoffset()
-    return int(found.total_seconds()) if found else 0
+    offset = datetime.fromtimestamp(at, zone).utcoffset()
+    return int(offset.total_seconds()) if offset else 0

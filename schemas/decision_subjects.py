@@ -64,6 +64,7 @@ class Subject:
     @property
     def id(self) -> str:
         """Identifies it among others of its kind in its cluster: its uid, else its name. It contains no slash."""
+        # An id of an outcome is split at its slashes, so this must have none.
         return self.uid or quote(f"{self.namespace}:{self.name}" if self.namespace else self.name, safe=":")
 
     def __str__(self) -> str:

@@ -51,31 +51,35 @@ def _make(kind: type[Any]) -> Check:
     hints = get_type_hints(kind)
     left_out = _COLUMNS.get(kind, _UNBOUNDED)
     checks = [(f.name, check) for f in fields(kind) if f.name not in left_out and (check := _check(hints[f.name], f.name))]
+    # Only an event that fails the quick look is gone through again, to say where.
     is_good = _quick(checks)
 
     def check_all(value: object) -> FieldFault | None:
         if is_good(value):
             return None
         for name, check in checks:
-            found = check(getattr(value, name))
-            if found is not None:
-                return f".{name}{found[0]}", found[1]
+            wrong = check(getattr(value, name))
+            if wrong is not None:
+                return f".{name}{wrong[0]}", wrong[1]
         return None
 
     return check_all
 
 
 def _quick(checks: Sequence[tuple[str, Check]]) -> Callable[[object], bool]:
-    """Whether all checks find nothing. Most fields of most events are texts and numbers: they cost no call of their own."""
+    """Whether all checks find nothing."""
+    # Most fields of most events are texts and numbers, which cost no call of their own here.
     numbers = [name for name, check in checks if check in (_number, _number_or_none)]
     texts = [name for name, check in checks if check is _text]
-    others = [each for each in checks if each[0] not in (*numbers, *texts)]
+    others = [named for named in checks if named[0] not in (*numbers, *texts)]
+    # Locals are read faster than globals, and this runs for every event of the log.
     low, high, longest = -_MOST, _MOST, bounds.MOST_TEXT
 
     def is_good(value: object) -> bool:
         for name in numbers:
             number = getattr(value, name)
             kind = type(number)
+            # By the exact type, for a bool is an int; a number that is none compares false, so it is refused, too.
             if (kind is float or kind is int) and not low <= number <= high:
                 return False
         for name in texts:
@@ -89,6 +93,7 @@ def _quick(checks: Sequence[tuple[str, Check]]) -> Callable[[object], bool]:
 
 def _check(hint: Any, name: str) -> Check | None:
     """The check of a type; None for one whose every value is good."""
+    # A unit such as Cores is a NewType, and bounded as the number below it.
     hint = getattr(hint, "__supertype__", hint)
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Mapping, dict):
@@ -130,16 +135,16 @@ def _either(checks: Sequence[Check]) -> Check | None:
     def check(value: object) -> FieldFault | None:
         if value is None:
             return None
-        for each in checks:
-            found = each(value)
-            if found is not None:
-                return found
+        for alternative in checks:
+            wrong = alternative(value)
+            if wrong is not None:
+                return wrong
         return None
 
     def check_one(value: object) -> FieldFault | None:
-        return None if value is None else one(value)
+        return None if value is None else only(value)
 
-    one = checks[0]
+    only = checks[0]
     if checks == [_number]:
         return _number_or_none
     return check if len(checks) > 1 else check_one
@@ -149,10 +154,10 @@ def _list(inner: Check | None) -> Check:
     def check(value: Sequence[object]) -> FieldFault | None:
         if len(value) > bounds.MOST_ENTRIES:
             return "", f"has {len(value)} entries; more than {bounds.MOST_ENTRIES} are not possible"
-        for place, each in enumerate(value if inner is not None else ()):
-            found = inner(each) if inner is not None else None
-            if found is not None:
-                return f"[{place}]{found[0]}", found[1]
+        for place, item in enumerate(value if inner is not None else ()):
+            wrong = inner(item) if inner is not None else None
+            if wrong is not None:
+                return f"[{place}]{wrong[0]}", wrong[1]
         return None
 
     return check
@@ -163,11 +168,11 @@ def _mapping(inner: Check | None, *, texts: bool) -> Check:
         if len(value) > bounds.MOST_ENTRIES:
             return "", f"has {len(value)} entries; more than {bounds.MOST_ENTRIES} are not possible"
         size = 0
-        for key, each in value.items():
-            found = _text(key) or (inner(each) if inner is not None else None)
-            if found is not None:
-                return f"['{key[:80]}']{found[0]}", found[1]
-            size += len(key) + (len(each) if isinstance(each, str) else 0)
+        for key, item in value.items():
+            wrong = _text(key) or (inner(item) if inner is not None else None)
+            if wrong is not None:
+                return f"['{key[:80]}']{wrong[0]}", wrong[1]
+            size += len(key) + (len(item) if isinstance(item, str) else 0)
         if texts and size > bounds.MOST_LABEL_TEXT:
             return "", f"has {size} characters; more than {bounds.MOST_LABEL_TEXT} are not possible"
         return None

@@ -83,6 +83,7 @@ def read(value: object) -> Quantity:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise NotAQuantityError(_WRONG)
     if isinstance(value, int):
+        # Before `str`, which Python refuses for longer numbers with an error of its own.
         if value.bit_length() > _LARGEST * 4:
             raise NotAQuantityError(f"a quantity has at most {_LARGEST} digits here")
         return parse(str(value))
@@ -99,6 +100,7 @@ def parse(text: str) -> Quantity:
         raise NotAQuantityError(_WRONG)
     sign = -1 if match[1] == "-" else 1
     digits, fraction, suffix = match[2] or "0", match[4] or "", match[5]
+    # A zero of any length is upstream's shortest way, with no look at a suffix.
     if not text[len(match[1]) :].strip("0"):
         return Quantity(0, 0, 0, "0", Form.DECIMAL)
     form, power = _meaning(suffix)
@@ -106,6 +108,7 @@ def parse(text: str) -> Quantity:
     if form is Form.BINARY:
         factor, scale = 2**power, -len(fraction)
         digits_left = _FAST_BINARY - len(digits) - power * 3 // 10 - 1
+        # Upstream has two ways, which differ in what they keep of the text and in where they overflow.
         fast = not fraction and digits_left >= 0 and int(shifted) * factor <= MOST
     else:
         factor, scale = 1, _int32(power - len(fraction))
@@ -113,6 +116,7 @@ def parse(text: str) -> Quantity:
     if fast:
         kept = _keeps_text(form, shifted, scale)
         return _amount(sign * int(shifted) * factor, scale, form, kept=text if kept else "")
+    # Only the slow way looks whether there is a digit at all, so only here is it refused.
     if not match[2] and not fraction and not text[len(match[1]) :].startswith("0"):
         raise NotAQuantityError(_NUMERIC)
     return _exact(sign, int(shifted) * factor, scale, form)
@@ -168,6 +172,7 @@ def _keeps_text(form: Form, shifted: str, scale: int) -> bool:
     """Whether Kubernetes takes the text for canonical and writes it back unchanged."""
     if form is Form.BINARY:
         return int(shifted) % 8 != 0
+    # Upstream's own test, which lets some texts through that are not canonical; the log has to show what it shows.
     return scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
 
 
@@ -182,6 +187,7 @@ def _fast(mantissa: int, power: int) -> int:
     """The amount times a power of ten in 64 bits, rounded away from zero. AsScaledInt64, and what it leaves of an overflow."""
     if power <= 0:
         return _up(mantissa, int(10**-power))
+    # 10 to the 19 fits no int64, so upstream has no factor for it.
     if power > _FAST_DIGITS:
         return 0
     product = mantissa * int(10**power)
@@ -194,6 +200,7 @@ def _exact(sign: int, mantissa: int, scale: int, form: Form) -> Quantity:
         places = _FINEST - scale
         mantissa, scale = (_up(mantissa, 10**places) if places <= len(str(mantissa)) else min(mantissa, 1)), _FINEST
     if form is Form.BINARY:
+        # Upstream caps binary amounts alone; others may grow beyond 64 bits.
         if mantissa > MOST * 10**-scale:
             return _amount_of_most(sign)
         if 0 < mantissa < 10**-scale:
@@ -213,6 +220,7 @@ def _amount_of_most(sign: int) -> Quantity:
 def _slow(billionths: int, divisor: int) -> int:
     """Divided, rounded up, and cut to 64 bits as scaledValue cuts: what is negative before the division, the rest after it."""
     if billionths >= 0:
+        # Upstream's big integers lose their upper bits when they become an int64, without an error.
         return _int64(_up(billionths, divisor))
     cut = _int64(billionths)
     return abs(cut) // divisor * (1 if cut > 0 else -1) + (cut % divisor != 0)
@@ -221,6 +229,7 @@ def _slow(billionths: int, divisor: int) -> int:
 def _nano(mantissa: int, scale: int) -> int:
     if mantissa == 0:
         return 0
+    # The length is looked at first: `1e999999999` would otherwise be computed.
     if len(str(abs(mantissa))) + scale > _LARGEST:
         return _BEYOND if mantissa > 0 else -_BEYOND
     return mantissa * int(10 ** (scale - _FINEST))

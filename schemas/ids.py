@@ -32,6 +32,7 @@ class DecisionId:
         """The turn in an id, four times as fast as `parse`. Raises the same ValueError."""
         try:
             _, partition, turn, _, _ = text.split("/", 4)
+            # Only so that a text that `parse` refuses is refused here, too.
             int(partition)
             return int(turn)
         except ValueError:

@@ -50,6 +50,7 @@ class JsonObject(Mapping[str, object]):
 
 def _to_plain(value: object) -> object:
     """Converts what orjson cannot write: mappings other than dicts, and arrays with an unusual layout."""
+    # Written as it stands: to read it and write it again would cost what keeping its text saves.
     if isinstance(value, JsonObject):
         return orjson.Fragment(value.text)
     if isinstance(value, Mapping):

@@ -39,8 +39,8 @@ class ContainerRequests:
         """
         if self.resize is None:
             return self.requests
-        known = _largest(self.resize.allocated, self.resize.actual)
-        return known if self.resize.infeasible else _largest(known, self.requests)
+        granted = _largest(self.resize.allocated, self.resize.actual)
+        return granted if self.resize.infeasible else _largest(granted, self.requests)
 
 
 def of_pod(
@@ -65,6 +65,7 @@ def of_pod(
         if container.always:
             _add(together, amounts)
             _add(sidecars, amounts)
+            # A sidecar that starts later does not count beside an init container that has ended before.
             starting = _largest(starting, sidecars)
         else:
             beside = dict(sidecars)
@@ -81,5 +82,5 @@ def _add(total: dict[str, int], amounts: IntegerAmounts) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _largest(one: IntegerAmounts, other: IntegerAmounts) -> IntegerAmounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *(n for n in other if n not in one))}
+def _largest(first: IntegerAmounts, second: IntegerAmounts) -> IntegerAmounts:
+    return {name: max(first.get(name, 0), second.get(name, 0)) for name in (*first, *(n for n in second if n not in first))}

@@ -27,6 +27,7 @@ def to_ms(at: datetime) -> int:
 def nearest_ms(at: datetime) -> int:
     """Whole milliseconds since the epoch, rounded half to even."""
     whole, rest = divmod(at - EPOCH, _MILLISECOND)
+    # The half is told apart by itself: `round` would look at the part alone, and always take it down.
     return whole + round(rest / _MILLISECOND) if rest * 2 != _MILLISECOND else whole + whole % 2
 
 

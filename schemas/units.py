@@ -21,6 +21,7 @@ _DUST: Final = 1e-6
 
 def millicores(cores: Cores) -> int:
     """Whole millicores, rounded up as Kubernetes rounds anything finer."""
+    # 0.1 + 0.2 cores are 300 millicores, not 301.
     return math.ceil(cores * 1000 - _DUST)
 
 
@@ -40,6 +41,7 @@ def cpu_text(cores: float) -> str:
     """CPU for people: whole millicores or, where there are many, cores; what is there but rounds to none is less than 1m."""
     sign = "-" if cores < 0 else ""
     milli = f"{abs(cores) * 1000:.0f}m"
+    # From 100 cores on, whole millicores are longer than anybody reads.
     if len(milli) > len("99999m"):
         return f"{cores:,.1f} cores"
     return f"{sign}<1m" if milli == "0m" and cores else f"{sign}{milli}"
@@ -49,5 +51,7 @@ def bytes_text(size: float) -> str:
     """Memory for people, in the unit in which it is a number of up to four digits; none is `0 MiB`."""
     if not size:
         return "0 MiB"
-    unit, scale, digits, _ = next(each for each in _SIZES if round(abs(size) / each[1], each[2]) < each[3])
+    unit, scale, digits, _ = next(
+        size_unit for size_unit in _SIZES if round(abs(size) / size_unit[1], size_unit[2]) < size_unit[3]
+    )
     return f"{size / scale:,.{digits}f} {unit}"

@@ -46,6 +46,6 @@ def delivered_risks(because: Mapping[str, object]) -> Iterator[DeliveredRisk]:
     of_containers = because.get("policy_grounds")
     for container, grounds in of_containers.items() if isinstance(of_containers, Mapping) else ():
         numbers = {name: grounds.get(key) for name, key in _NUMBERS.items()} if isinstance(grounds, Mapping) else {}
-        found = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float) and isfinite(value)}
-        if len(found) == len(_NUMBERS):
-            yield DeliveredRisk(str(container), **found)
+        readable = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float) and isfinite(value)}
+        if len(readable) == len(_NUMBERS):
+            yield DeliveredRisk(str(container), **readable)

@@ -13,6 +13,7 @@ MOST_ROWS = 10_000
 
 def series_id(identifier: str, query: str) -> str:
     """The series that a query gives for a metric: another query is another series. `resource.cpu#1f0c2ad9e3b4`."""
+    # The query itself may be thousands of characters, and stands in every row of a scrape.
     return f"{identifier}#{blake2b(query.encode(), digest_size=6).hexdigest()}"
 
 

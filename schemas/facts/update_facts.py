@@ -48,6 +48,7 @@ UPDATE_FACTS: tuple[UpdateFactKind, ...] = (
 )
 REMOVED: Mapping[type[ObjectChanged], type[ObjectRemoved]] = {kind.changed: kind.removed for kind in UPDATE_FACTS}
 CHANGED: Mapping[type[ObjectRemoved], type[ObjectChanged]] = {kind.removed: kind.changed for kind in UPDATE_FACTS}
+# In the order of the fields, which is namespace before name, and kind before both.
 _NAMED_BY = {
     event: tuple(field.name for field in fields(kind.removed) if field.name not in {"at", "cluster"})
     for kind in UPDATE_FACTS

@@ -61,6 +61,7 @@ class ControlSchedule:
 
 @lru_cache(maxsize=256)
 def _begun(begins: str, zone: str, seconds: int) -> int | None:
+    # Kept for the second: every consumer asks for each record that it looks at.
     return cron_schedules.parse(begins).last(seconds, cron_schedules.load(zone))
 
 
@@ -93,10 +94,11 @@ class ControlChanged:
         budgets = [schedule.budget for schedule in applying if schedule.budget is not None]
         return replace(
             self,
+            # The modes are listed from the most careful on.
             mode=min(modes, key=list(Mode).index, default=self.mode),
             budget=min(budgets, default=self.budget),
             paused=self.paused or any(schedule.paused for schedule in applying),
-            reason="; ".join(dict.fromkeys(why for why in (self.reason, *(each.reason for each in applying)) if why)),
+            reason="; ".join(dict.fromkeys(why for why in (self.reason, *(schedule.reason for schedule in applying)) if why)),
         )
 
     @property
@@ -139,6 +141,7 @@ def refusals(control: ControlChanged) -> Iterator[str]:
     """Why nobody should write such a record: its faults, and schedules without a moment, which do nothing."""
     yield from faults(control)
     for i, schedule in enumerate(control.schedules[:MOST_SCHEDULES]):
+        # Only who writes a record is told: one that stands in the log already and never begins does no harm.
         with suppress(ValueError):  # a fault, which is said already
             if cron_schedules.parse(schedule.begins).never:
                 yield f"schedules[{i}].begins is '{schedule.begins}'; there is no such day, so it never begins"

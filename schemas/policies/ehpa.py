@@ -66,6 +66,7 @@ class EhpaChanged:
         if self.unsupported or self.strategy is not ScaleStrategy.AUTO:
             return ()
         names = {metric.name for metric in self.metrics if metric.type in ("Resource", "ContainerResource")}
+        # Kubernetes gives an HPA without metrics one for CPU.
         return tuple(sorted(names)) if self.metrics else ("cpu",)
 
     @property
@@ -73,8 +74,8 @@ class EhpaChanged:
         """The shares of requests among what it scales its target by."""
         if not self.scaled_by:
             return ()
-        found = [each for metric in self.metrics if (each := metric.utilization) is not None]
-        return tuple(dict.fromkeys(found)) if self.metrics else (UtilizationMetric("cpu"),)
+        shares = [share for metric in self.metrics if (share := metric.utilization) is not None]
+        return tuple(dict.fromkeys(shares)) if self.metrics else (UtilizationMetric("cpu"),)
 
     @property
     def claims(self) -> str:

@@ -31,8 +31,8 @@ class StageRulesChanged:
 
     @property
     def key(self) -> str:
-        """`stage/name`, the record key. No workload, VPA or policy target has such a key: they name a cluster first."""
-        return f"stage/{self.stage}"
+        """`stage/name`, the record key."""
+        return f"stage/{self.stage}"  # no workload, VPA or policy target has such a key: those name a cluster first
 
 
 def rules_version(stage: str, program: int, settings: Mapping[str, RuleValue]) -> str:

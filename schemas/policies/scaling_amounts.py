@@ -33,6 +33,7 @@ def amount(path: str, text: str) -> Iterator[str]:
     """A quantity from 0 to MOST_AMOUNT, or "", which means absent and is accepted."""
     if not text:
         return
+    # Before it is parsed, for a tenant may write any length.
     if len(text) > LONGEST_AMOUNT:
         yield f"{path} has {len(text)} characters; a quantity has at most {LONGEST_AMOUNT}"
         return

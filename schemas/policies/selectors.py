@@ -27,6 +27,7 @@ class Requirement:
             case Operator.IN:
                 return value in self.values
             case Operator.NOT_IN:
+                # Kubernetes takes a missing label for one with another value.
                 return value is None or value not in self.values
             case Operator.EXISTS:
                 return value is not None

@@ -35,12 +35,12 @@ _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu
 
 def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
     """By name, the numbers that annotations set for one container. Raises ValueError for text that is no amount."""
-    found = {}
+    by_name = {}
     for name in _NAMES:
         text = annotations.get(f"{_PREFIX}{container}.{name}")
         if text is not None:
-            found[name] = _number(f"{_PREFIX}{container}.{name}", text)
-    return found
+            by_name[name] = _number(f"{_PREFIX}{container}.{name}", text)
+    return by_name
 
 
 def policy_of(annotations: Mapping[str, str], container: str) -> str | None:
@@ -70,6 +70,7 @@ def readable(annotations: Mapping[str, str]) -> dict[str, str]:
 def fault(annotations: Mapping[str, str]) -> str | None:
     """The first fault in our annotations; None if there is none."""
     faults = (_fault_of(name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
+    # The first is enough: it is the reason of the refusal, and a tenant may write thousands.
     return next((wrong for wrong in faults if wrong), None)
 
 
