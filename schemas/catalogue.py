@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -23,15 +23,16 @@ from schemas.decisions.node_updates import (
 )
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended, ShadowCompared, ShadowRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
-from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts import Fact, update_facts
-from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,
@@ -44,17 +45,13 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import WebhookLeaseSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.outcomes import ActionFinished, ObjectWritten, Outcome, StatusWritten
 from schemas.policies import Policy
-from schemas.policies.control import ControlChanged
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.control import ControlChanged, RevertEnded, RevertRequested, StageRulesChanged
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.version_lifts import LIFTS, Lift

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner, TickEnds
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from streams import clock_log
 from streams.clock_log import ClockReader
 from streams.clock_rules import FILL, Tick

@@ -28,7 +28,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.usage import MetricsScraped
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies.rules import RuleValue
+from schemas.policies.control import RuleValue
 from schemas.times import from_ms
 from streams.log_context import LogContext
 

@@ -12,8 +12,7 @@ from datetime import datetime
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
 from schemas.policies import Policy
-from schemas.policies.control import ControlChanged
-from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
+from schemas.policies.control import ControlChanged, RuleValue, StageRulesChanged, rules_version
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.units import Fraction
 

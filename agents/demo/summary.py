@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agents.demo import event_narration
 from agents.demo.day_state import DayState
-from schemas.decisions.delivered_risk import DeliveredRisk
+from schemas.decisions.recommendations import DeliveredRisk
 from schemas.outcomes import Action
 
 ULLAGE = "Ullage"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.turn import State
 from schemas.catalogue import Event
-from schemas.policies.rules import RuleValue
+from schemas.policies.control import RuleValue
 
 
 def accept_all(_event: Event) -> str | None:

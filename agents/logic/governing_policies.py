@@ -14,8 +14,14 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
 from schemas.names import Place
 from schemas.policies import vpa_annotations
-from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
-from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import (
+    NO_OVERRIDES,
+    ContainerPolicy,
+    GuardOverrides,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+)
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 _Entry = tuple[tuple[bool, float, str], str]

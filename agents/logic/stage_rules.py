@@ -14,7 +14,7 @@ from agents.engine.turn import Recorded
 from schemas import bounds
 from schemas.decisions.recommendations import CitedRules
 from schemas.names import Place
-from schemas.policies.rules import RuleValue, StageRulesChanged
+from schemas.policies.control import RuleValue, StageRulesChanged
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from agents.logic.updates.update_settings import SettingsCache, UpdaterProfile, 
 from agents.processes.review_memo import Question, RememberedReply, ReviewMemo, key_of
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place, PodName, Workload
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
+from schemas.policies.vertical import GuardOverrides
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.review_interface import Coming, Review, Topmost, UnknownOwner, nobody_knows
 from streams.decision_view import LatestDecision

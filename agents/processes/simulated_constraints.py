@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery
+from schemas.facts.update_facts import (
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    ResourceQuotaChanged,
+    ResourceQuotaRemoved,
+)
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.units import Bytes, Cores

@@ -17,7 +17,7 @@ from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
 from schemas.names import Place
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from streams.clock_rules import FILL, Tick
 from streams.codec.event_codec import Codec
 from streams.codec.plan_attestations import attested

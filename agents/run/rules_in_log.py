@@ -12,11 +12,10 @@ from datetime import datetime
 
 from agents.engine.stage import Stage
 from schemas.catalogue import Event
-from schemas.facts.hpa_targets import HpaTargetChanged
-from schemas.policies.ehpa import EhpaChanged
+from schemas.facts.update_facts import HpaTargetChanged
+from schemas.policies.control import RuleValue, StageRulesChanged, rules_version
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.limit_ranges import LimitRangeChanged
-from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 from streams import compacted_copy, reverse_log_reader

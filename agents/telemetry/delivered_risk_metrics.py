@@ -12,7 +12,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from agents.telemetry.readiness import StagePartition
-from schemas.decisions.delivered_risk import delivered_risks
+from schemas.decisions.recommendations import delivered_risks
 from streams import typed_json
 from streams.codec import event_codec
 from streams.log.log_port import NewRecord

@@ -24,7 +24,7 @@ from agents.verify.input_comparison import InputComparison
 from agents.verify.record_comparison import FieldCensus, PublishedRecord, PublishedRecords
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from schemas.times import from_ms
 from streams import clock_log, repartitioned_copy
 from streams.codec.event_codec import header

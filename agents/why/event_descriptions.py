@@ -22,14 +22,11 @@ from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished, AdmittedAmounts, ObjectWritten, StatusWritten
-from schemas.policies.control import ControlChanged
+from schemas.policies.control import ControlChanged, RevertEnded, RevertRequested, StageRulesChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 

@@ -29,7 +29,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId, OutcomeId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from schemas.times import from_ms, to_ms
 from streams import log_range, reverse_log_reader, truncated_topics
 from streams.codec import event_codec

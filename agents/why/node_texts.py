@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -13,10 +13,11 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,
@@ -25,10 +26,17 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    ResourceQuotaChanged,
+    ResourceQuotaRemoved,
+)
 from schemas.units import bytes_text, cpu_text
 
 Numbers = dict[str, object]

@@ -7,8 +7,7 @@ from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.replica_plans import MetricProposal, ReplicasPlanned, ReplicasRefused
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 
 Numbers = dict[str, object]
 

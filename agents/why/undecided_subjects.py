@@ -8,7 +8,7 @@ from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.why.node_decisions import Decode, Mentioning
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.names import Workload
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 

@@ -3,10 +3,10 @@
 `because` holds all that a person needs to redo the sum: inputs, settings, policy version and every limit that changed it.
 """
 
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -16,9 +16,8 @@ from schemas.decisions.node_updates import (
 )
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended, ShadowCompared, ShadowRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
-from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused

@@ -7,9 +7,9 @@ attestation in another topic, whoever may write one of the two makes no consumer
 from dataclasses import dataclass
 from datetime import datetime
 
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     ScaleUpPlanned,
     SizeCorrectionPlanned,

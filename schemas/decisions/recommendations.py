@@ -1,9 +1,14 @@
-"""The decision what the containers of a workload should request."""
+"""What the containers of a workload should request, what a policy in shadow would recommend, and the risk delivered.
 
-from collections.abc import Mapping
+Nobody acts on a recommendation in shadow. The risk is what the policy `adaptive` promised and what came of it, which the grounds
+of a recommendation say.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 
 from schemas.decision_subjects import Subject
 from schemas.names import Amounts, Place, PodName, Workload
@@ -142,3 +147,106 @@ class RequestsRecommended:
     def subject(self) -> Subject:
         """The workload."""
         return Subject.of_workload(self.workload)
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRecommended:
+    """What the policy in shadow would recommend for a workload whose recommendation was published in the same turn.
+
+    `policy` is its name and the digest of its source, as `steady@0f3a...`, or `built-in`. `reason` says why it could not decide;
+    then the containers are those of the built-in estimator.
+    """
+
+    id: str
+    at: datetime
+    workload: Workload
+    policy: str
+    containers: tuple[ContainerRecommendation, ...]
+    pods: int
+    reason: str = ""
+    rules: CitedRules | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The workload."""
+        return Subject.of_workload(self.workload)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDifference:
+    """The target of one container: as recommended, and as the policy in shadow would have it."""
+
+    container: str
+    in_force: Amounts
+    shadow: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowCompared:
+    """The paired difference for one workload in one turn: the same evidence, judged by two policies.
+
+    `cores` and `bytes` are the targets in shadow less those in force, summed over the containers of all `pods`: what the change
+    of policy would add to requests. A container that has no target of one of them counts in neither.
+    """
+
+    id: str
+    at: datetime
+    workload: Workload
+    in_force: str
+    shadow: str
+    containers: tuple[ContainerDifference, ...]
+    pods: int
+    cores: float
+    bytes: float
+    rules: CitedRules | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The workload."""
+        return Subject.of_workload(self.workload)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredRisk:
+    """Of one container of a workload. Shares of the time with more CPU used than requested; OOM kills since it was first seen.
+
+    `kills_promised` is the share of the built-in estimator's kills that may happen, `kills_built_in` those that it would have
+    had on the same samples.
+    """
+
+    container: str
+    cpu_promised: float
+    cpu_delivered: float
+    kills_promised: float
+    kills: float
+    kills_built_in: float
+
+    @property
+    def cpu_broken_by(self) -> float:
+        """The share of time that goes beyond the promise; 0 or less where it is kept."""
+        return self.cpu_delivered - self.cpu_promised
+
+    @property
+    def kills_allowed(self) -> float:
+        """Kills that may have happened by the promise."""
+        return self.kills_promised * self.kills_built_in
+
+
+_NUMBERS = {
+    "cpu_promised": "cpu_short_promised",
+    "cpu_delivered": "cpu_short_delivered",
+    "kills_promised": "memory_kills_promised",
+    "kills": "memory_kills",
+    "kills_built_in": "memory_kills_built_in",
+}
+"""Where the grounds have each number."""
+
+
+def delivered_risks(because: Mapping[str, object]) -> Iterator[DeliveredRisk]:
+    """Of each container for which `because` has all the numbers. It is for people, so what has another form is left out."""
+    of_containers = because.get("policy_grounds")
+    for container, grounds in of_containers.items() if isinstance(of_containers, Mapping) else ():
+        numbers = {name: grounds.get(key) for name, key in _NUMBERS.items()} if isinstance(grounds, Mapping) else {}
+        readable = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float) and isfinite(value)}
+        if len(readable) == len(_NUMBERS):
+            yield DeliveredRisk(str(container), **readable)

@@ -1,10 +1,11 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
-from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,
@@ -13,15 +14,20 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
-from schemas.facts.update_facts import UpdateFact
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    UpdateFact,
+)
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 
 SchedulingFact = (
     NodeDetailsChanged

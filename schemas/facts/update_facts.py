@@ -1,19 +1,222 @@
-"""What the updater knows of a cluster besides its pods and policies, as one table.
+"""What the updater knows of a cluster besides its pods and policies: the facts about each kind of object, and one table of all.
 
 The event kinds, what a restarted source reads back, the records of objects that are gone and the updater's tables follow from it.
-How an object becomes such a fact stands in streams.sources.kube.publish.update_resources.
+How an object becomes such a fact stands in streams.sources.kube.publish.update_resources. Node scaling reads some of them, too.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery, PodShapeSeen
+from schemas.policies.scaling import UtilizationMetric
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookLeaseSeen:
+    """The state of the Lease `lease` (namespace/name): renewed in time, overdue, or absent. `reason` says which."""
+
+    at: datetime
+    cluster: str
+    lease: str
+    alive: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HpaTargetChanged:
+    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics.
+
+    `utilizations`: the metrics among them that are shares of requests, which move when requests change.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    kind: str
+    target: str
+    resources: tuple[str, ...] = ()
+    utilizations: tuple[UtilizationMetric, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
+        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"
+
+    @property
+    def workload(self) -> str:
+        """The key of what it scales."""
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class HpaTargetRemoved:
+    """An HPA is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
+        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaScope:
+    """A condition on the pods that a quota counts: `Exists`, `DoesNotExist`, `In` or `NotIn` some values.
+
+    The names are Kubernetes': BestEffort, NotBestEffort, Terminating, NotTerminating, PriorityClass, CrossNamespacePodAffinity.
+    """
+
+    scope: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuotaChanged:
+    """A quota was made or changed, or pods came or went. A pod counts if it meets all `scopes`.
+
+    `hard` and `used` are quantities by resource, as the quota's status has them, for that is what the API server judges by. Only
+    resources of pods are in it, by the names that quotas have for them: pods, count/pods, cpu, limits.memory and their like.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    hard: Mapping[str, str] = field(default_factory=dict)
+    used: Mapping[str, str] = field(default_factory=dict)
+    scopes: tuple[QuotaScope, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/ResourceQuota/name`."""
+        return f"{self.cluster}/{self.namespace}/ResourceQuota/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuotaRemoved:
+    """A quota is gone, or counts no pods any more."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/ResourceQuota/name`."""
+        return f"{self.cluster}/{self.namespace}/ResourceQuota/{self.name}"
+
+
+NAMESPACE, SERVICE_ACCOUNT = "Namespace", "ServiceAccount"
+
+
+def metadata_key(cluster: str, kind: str, namespace: str, name: str) -> str:
+    """The key of an object's facts: `cluster/kind/namespace/name`."""
+    return f"{cluster}/{kind}/{namespace}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMetadataChanged:
+    """An object with labels or annotations was made, or has others now. A Namespace is in the `namespace` of its own name.
+
+    Annotations with long values are documents and are left out.
+    """
+
+    at: datetime
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """`cluster/kind/namespace/name`."""
+        return metadata_key(self.cluster, self.kind, self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMetadataRemoved:
+    """The object is gone, or has neither labels nor annotations any more."""
+
+    at: datetime
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/kind/namespace/name`."""
+        return metadata_key(self.cluster, self.kind, self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaControllerChanged:
+    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set.
+
+    Of a Job they are the pods that it still wants at one time. `owner` is its own controller, such as the Deployment of a
+    ReplicaSet. `refusal`: what was answered when it last tried to make a pod and could not, such as a quota that is used up;
+    empty while it can, and always in the copy for node scaling. `template` is the shape of a DaemonSet's pods as the object has
+    it, so that nodes are known to run them before any of them exists; of others, and in other copies, it is absent.
+    `last_failure`: why a Job would fail if one more of its pods were evicted; empty where it would not, and in other copies.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    replicas: int | None = None
+    owner: ControllingOwner | None = None
+    refusal: str = ""
+    template: PodShapeSeen | None = None
+    last_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaControllerRemoved:
+    """A controller is gone, or wants no pods any more."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDisruptionBudgetChanged:
+    """A budget was made or changed. `allowed`: how many of its pods may be disrupted now; a selector that is None takes none."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    selector: LabelQuery | None
+    allowed: int = 0
+    healthy: int = 0
+    desired: int = 0
+    expected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodDisruptionBudgetRemoved:
+    """A budget is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
 
 ObjectChanged = (
     HpaTargetChanged | ReplicaControllerChanged | PodDisruptionBudgetChanged | ResourceQuotaChanged | ObjectMetadataChanged

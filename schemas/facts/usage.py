@@ -1,7 +1,7 @@
-"""Facts about usage: what containers used, and that one was killed because it ran out of memory."""
+"""Facts about usage: what containers used, what another recommender saved of it, and kills for lack of memory."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas.names import PodName, Workload
@@ -53,3 +53,32 @@ class ContainerOOMKilled:
     """The use that an eviction for lack of memory reports; it counts instead of the request."""
     started: datetime | None = None
     """When the run began that the kill ended; None where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedHistogram:
+    """A histogram as a checkpoint object has it: weights of buckets in parts of ten thousand of the heaviest."""
+
+    reference: float
+    """Seconds since the epoch; the time from which weights are counted."""
+    total: float
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSeen:
+    """A VerticalPodAutoscalerCheckpoint object was found: another recommender's usage history of one container name of a VPA.
+
+    Keyed by the workload that the VPA targets. Times are seconds since the epoch; -62135596800 is "never".
+    """
+
+    at: datetime
+    workload: Workload
+    vpa: str
+    container: str
+    version: str
+    first: float
+    last: float
+    count: int
+    cpu: SavedHistogram
+    memory: SavedHistogram

@@ -1,19 +1,50 @@
-"""The control record of a cluster: how far the program may go, whether it is paused, and its budget, also by schedule.
+"""What an operator commands: the control record of a cluster, the rules that its stages decide by, and reverts.
 
-The sentences that explain why nothing may be done now, and what its schedules make of a record at a moment, are here, because
-stages and consumers obey the same record.
+The control record says how far the program may go, whether it is paused, and its budget, also by schedule. The sentences that
+explain why nothing may be done now, and what its schedules make of a record at a moment, are here, because stages and consumers
+obey the same record.
+
+Every record says who wrote it, and how we know. The name is what the writer's own client says. Kafka checks a principal when it
+lets somebody write, so whoever has a right on the topic can write any name here; docs/security.md says who has that right.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import blake2b
 
 from schemas import bounds, cron_schedules, times
-from schemas.policies.authors import Author
+from schemas.names import Amounts, Workload
 from schemas.units import Fraction
+
+
+class KnownBy(StrEnum):
+    """Where an author's name comes from."""
+
+    KAFKA = "kafka"
+    """The principal with which the client logs in to Kafka."""
+    SYSTEM = "system"
+    """The user and host of the operating system, where Kafka asks for no login."""
+    CLUSTER = "cluster"
+    """The field manager that last changed the spec of an object of the cluster, and when; its client chose the name."""
+
+
+_SAYS = {KnownBy.KAFKA: "Kafka principal", KnownBy.SYSTEM: "user of the host", KnownBy.CLUSTER: "field manager"}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A name, such as a Kafka principal or user@host, and where it comes from."""
+
+    name: str
+    known_by: KnownBy
+
+    def __str__(self) -> str:
+        return f"{self.name} ({_SAYS[self.known_by]})"
 
 
 class Mode(StrEnum):
@@ -159,3 +190,71 @@ def objection(control: ControlChanged | None, cluster: str) -> str | None:
     if control.mode is not Mode.APPLY:
         return f"the mode of cluster '{cluster}' is {control.mode.value}, not apply"
     return None
+
+
+RuleValue = bool | int | float | str | None
+"""What one setting of a stage can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRulesChanged:
+    """From the turn that takes this in, a stage decides by these settings and this version of the program's rules.
+
+    `program` counts the changes of the stage's code that change decisions. `settings` are all settings of the stage by name.
+    `version` follows from the other three (`rules_version`), so that equal rules are recognised; decisions cite it with the place
+    of the record.
+    """
+
+    at: datetime
+    stage: str
+    program: int
+    settings: Mapping[str, RuleValue]
+    version: str
+    by: Author | None = None
+    """Who applied them; for a log without rules, whose settings the first worker had."""
+
+    @property
+    def key(self) -> str:
+        """`stage/name`, the record key."""
+        return f"stage/{self.stage}"  # no workload, VPA or policy target has such a key: those name a cluster first
+
+
+def rules_version(stage: str, program: int, settings: Mapping[str, RuleValue]) -> str:
+    """16 hexadecimal digits that depend on the content alone, not on the order of `settings`."""
+    content = json.dumps([stage, program, dict(settings)], sort_keys=True, separators=(",", ":"))
+    return blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RevertRequested:
+    """The pods of a workload get these requests and limits back, by container, and no recommendation until the revert ends.
+
+    The amounts are what the owner had asked for before the changes after `since`. The same guards hold as for any other change.
+    """
+
+    at: datetime
+    workload: Workload
+    since: datetime
+    requests: Mapping[str, Amounts]
+    limits: Mapping[str, Amounts] = field(default_factory=dict)
+    reason: str = ""
+    by: Author | None = None
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"revert/{self.workload.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class RevertEnded:
+    """Recommendations are applied to the workload again."""
+
+    at: datetime
+    workload: Workload
+    by: Author | None = None
+
+    @property
+    def key(self) -> str:
+        """The record key, that of the revert."""
+        return f"revert/{self.workload.key}"

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schemas.policies.selectors import Requirement
-from schemas.policies.vpa import TargetRef
+from schemas.policies.vpa import Requirement, TargetRef
 
 
 @dataclass(frozen=True, slots=True)

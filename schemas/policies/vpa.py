@@ -1,14 +1,45 @@
-"""VerticalPodAutoscaler objects as policies."""
+"""VerticalPodAutoscaler objects as policies, and label selectors: what the labels of a pod must be."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from schemas.policies.authors import Author
-from schemas.policies.selectors import Requirement
+from schemas.policies.control import Author
 from schemas.policies.vertical import ContainerPolicy, StartupBoost, UpdateMode
 from schemas.units import Seconds
+
+
+class Operator(StrEnum):
+    """Kubernetes' operators for label requirements."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What one label of a pod must be. A selector is several of these, all to be met; an empty one matches every pod."""
+
+    key: str
+    operator: Operator = Operator.EXISTS
+    values: tuple[str, ...] = ()
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a label with this value meets it. None is a missing label, which NotIn accepts, as in Kubernetes."""
+        match self.operator:
+            case Operator.IN:
+                return value in self.values
+            case Operator.NOT_IN:
+                # Kubernetes takes a missing label for one with another value.
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+
 
 DEFAULT_RECOMMENDER = "default"
 """Upstream's name of the recommender that serves VPAs that name none."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup, OfferedPods
+from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup, OfferedPods
 from schemas.outcomes import OutcomeDetail
 from schemas.pod_requests import CPU
 from schemas.units import Seconds

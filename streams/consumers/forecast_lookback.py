@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from schemas.catalogue import Event
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.units import Seconds
 
 _LEAST = timedelta(hours=2)

@@ -12,10 +12,7 @@ from schemas import times
 from schemas.catalogue import CATALOGUE
 from schemas.names import Place
 from schemas.policies import Policy, control
-from schemas.policies.authors import Author
-from schemas.policies.control import ControlChanged
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import Author, ControlChanged, RevertEnded, RevertRequested, StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from streams import clock_log, compacted_copy
 from streams.codec.event_codec import Codec

@@ -13,16 +13,14 @@ from datetime import timedelta
 
 from schemas.catalogue import Event
 from schemas.facts import update_facts
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen
-from schemas.facts.update_facts import ObjectChanged, ObjectRemoved
+from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved, ObjectChanged, ObjectRemoved
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
 from streams.log.log_port import Log, Record

@@ -16,8 +16,7 @@ from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.load import LoadScraped
 from schemas.names import Workload
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor

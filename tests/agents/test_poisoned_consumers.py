@@ -18,8 +18,7 @@ from schemas.catalogue import CATALOGUE
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from streams.codec.dead_letters import FORGED
 from streams.codec.event_codec import Codec
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions

@@ -9,8 +9,8 @@ import pytest
 
 from agents.commands.status import waiting_work
 from agents.verify.verification import verify
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
+    ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
     RemovalReason,

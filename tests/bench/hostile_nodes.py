@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from schemas.catalogue import Event
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, RequiredPodAffinity
+from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.scheduling_objects import ClaimObject, StorageClassObject, VolumeObject
 from streams.sources.kube.publish.pod_volumes import VolumeIndex

@@ -12,17 +12,16 @@ from agents.logic.nodes.removal.drain_rules import MOST_DISRUPTION_BUDGETS
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import ContainerSeen, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.names import Amounts, Place, PodName
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaRemoved
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaRemoved
 from tests.support import node_scene
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, vpa, when
 

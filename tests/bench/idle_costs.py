@@ -28,8 +28,7 @@ import psutil
 
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.admin import topic_admin
 from streams.broker import Broker, BrokerSettings

@@ -23,8 +23,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog

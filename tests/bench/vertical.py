@@ -25,9 +25,8 @@ from agents.run import python_gc
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place, PodName, Workload
-from schemas.policies.rules import StageRulesChanged, rules_version
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.control import StageRulesChanged, rules_version
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.codec.event_codec import Codec
 from streams.topics import Topics
 

@@ -35,9 +35,8 @@ from agents.telemetry import WebhookMetrics
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import UpdateMode
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Seconds
 from streams import compacted_copy
 from streams.admin import topic_admin

@@ -18,9 +18,8 @@ import pytest
 
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerPolicy, ControlledValues
-from schemas.policies.vpa import TargetRef
+from schemas.policies.vpa import Operator, Requirement, TargetRef
 from schemas.units import Bytes, Cores
 from streams.clients.kube.watched_objects import LimitRangeObject, ResourceQuotaObject
 from streams.sources.kube.publish import limit_range_policies, update_resources

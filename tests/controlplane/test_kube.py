@@ -6,8 +6,8 @@ import pytest
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.policies.vpa import VpaRemoved

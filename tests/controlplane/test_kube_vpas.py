@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import VpaChanged
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
+from schemas.policies.vpa import Operator, Requirement, VpaChanged
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_namespace import WatchedScene, runs, uid_of

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.cli.run import PartName
-from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup
+from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup
 from schemas.outcomes import Action, ActionFinished
 from streams.broker import Broker
 from streams.codec.event_codec import Codec

@@ -12,8 +12,7 @@ import pytest
 from agents import cli
 from schemas.facts.usage import MetricsScraped
 from schemas.policies.scaling import MetricSpec, MetricTarget
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from streams.sources.usage.prometheus_usage import PrometheusUsage

@@ -21,8 +21,8 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.pods import PodChanged
+from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.facts.usage import MetricsScraped
-from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.outcomes import Result
 from schemas.policies.vpa import VpaChanged, VpaRemoved

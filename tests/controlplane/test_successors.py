@@ -18,10 +18,15 @@ from agents.settings.loading import load
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import (
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    ObjectMetadataChanged,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    ResourceQuotaChanged,
+)
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged

@@ -24,9 +24,8 @@ from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import StartupBoost, UpdateMode
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
 from streams.consumers.webhook.registration import PATH

@@ -18,7 +18,7 @@ from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.catalogue import CATALOGUE, Event
 from schemas.names import Workload
-from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.control import RevertEnded, RevertRequested
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.codec.headers import header

@@ -13,8 +13,7 @@ from schemas import bounds, event_bounds
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.pods import PodChanged
-from schemas.facts.usage import MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, MetricsScraped
 from schemas.names import Amounts
 from schemas.policies.vpa import VpaChanged
 from tests.support import examples, strategies

@@ -13,9 +13,8 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import UpdateMode
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.codec.event_codec import Codec

@@ -7,7 +7,7 @@ from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.resources.container_limit_range import NONE, Ranges
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 
 
 @dataclass(frozen=True, slots=True)

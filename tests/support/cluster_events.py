@@ -10,8 +10,7 @@ from schemas.catalogue import Event
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z in milliseconds."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agents.logic.vertical.vertical_settings import NAME, PROGRAM
 from schemas.catalogue import CATALOGUE, Event
+from schemas.policies.control import StageRulesChanged, rules_version
 from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.scaling import (
     AlgorithmOptions,
     CronTrigger,

@@ -4,8 +4,7 @@ from agents.logic.replicas.ehpa_manifest import API, KIND, Object
 from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block, without_none
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, HpaBehavior, HpaScalingRules, MetricSpec
-from schemas.policies.selectors import Requirement
-from schemas.policies.vpa import TargetRef
+from schemas.policies.vpa import Requirement, TargetRef
 
 _BLOCKS = {
     "Resource": "resource",

@@ -11,6 +11,7 @@ from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     CitedRules,
+    ContainerDifference,
     ContainerRecommendation,
     LastOomKill,
     MemoryLeak,
@@ -18,6 +19,8 @@ from schemas.decisions.recommendations import (
     OomSource,
     OomSourceState,
     RequestsRecommended,
+    ShadowCompared,
+    ShadowRecommended,
 )
 from schemas.decisions.replica_plans import (
     HpaConditions,
@@ -28,7 +31,6 @@ from schemas.decisions.replica_plans import (
     ScalingMode,
     UpcomingReplicas,
 )
-from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import (
     ConditionStatus,
     ConditionType,
@@ -36,7 +38,6 @@ from schemas.decisions.vpa_conditions import (
     MemoryLimitFound,
     VpaConditionsDecided,
 )
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import (
@@ -50,11 +51,16 @@ from schemas.facts.pods import (
     PodPhase,
 )
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    QuotaScope,
+    ResourceQuotaChanged,
+    ResourceQuotaRemoved,
+    WebhookLeaseSeen,
+)
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped, SavedHistogram
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import (
     Action,
@@ -66,13 +72,25 @@ from schemas.outcomes import (
     Result,
     StatusWritten,
 )
-from schemas.policies.authors import Author, KnownBy
-from schemas.policies.control import ControlChanged, ControlSchedule, Mode
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.guard_overrides import GuardOverrides
+from schemas.policies.control import (
+    Author,
+    ControlChanged,
+    ControlSchedule,
+    KnownBy,
+    Mode,
+    RevertEnded,
+    RevertRequested,
+    StageRulesChanged,
+    rules_version,
+)
+from schemas.policies.ehpa import (
+    EhpaChanged,
+    EhpaRemoved,
+    PredictionMetric,
+    TimeSeriesPredictionChanged,
+    TimeSeriesPredictionRemoved,
+)
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.scaling import (
     AlgorithmOptions,
     CronTrigger,
@@ -89,24 +107,19 @@ from schemas.policies.scaling import (
     ScaleStrategy,
     UtilizationMetric,
 )
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.time_series_prediction import (
-    PredictionMetric,
-    TimeSeriesPredictionChanged,
-    TimeSeriesPredictionRemoved,
-)
 from schemas.policies.vertical import (
     BoostKind,
     ContainerMode,
     ContainerPolicy,
     ControlledValues,
+    GuardOverrides,
     StartupBoost,
     Tuning,
     UpdateMode,
     VerticalPolicyChanged,
     VerticalPolicyRemoved,
 )
-from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, Operator, Requirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Fraction
 from tests.support import node_events
 

@@ -10,21 +10,26 @@ from hypothesis import strategies as st
 
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
+    OfferedGroup,
+    OfferedPods,
+    OfferedTaint,
     RemovalReason,
     ScaleRefused,
     ScaleUpPlanned,
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
+    BufferShown,
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     InterruptionKind,
     NodeGroupGone,
@@ -35,9 +40,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import (
     AttachedVolume,
     ControllingOwner,
@@ -51,6 +54,14 @@ from schemas.facts.scheduled_pods import (
     PodToleration,
     RequiredPodAffinity,
     SpreadConstraint,
+)
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
 )
 from schemas.names import PodName
 

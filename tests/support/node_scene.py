@@ -17,9 +17,9 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.pods import PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementChanged, PodShapeSeen
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode

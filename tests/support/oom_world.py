@@ -30,9 +30,8 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import is_of_a_clock
 from streams.consumers.pods.evictor import evictor

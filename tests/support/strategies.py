@@ -9,26 +9,24 @@ from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     CitedRules,
+    ContainerDifference,
     ContainerRecommendation,
     LastOomKill,
     OomSource,
     OomSourceState,
     RequestsRecommended,
+    ShadowCompared,
+    ShadowRecommended,
 )
-from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped, SavedHistogram
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, OutcomeDetail, Result, StatusWritten
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, Mode, RevertEnded, RevertRequested, StageRulesChanged
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import (
     BoostKind,
     ContainerMode,
@@ -40,7 +38,7 @@ from schemas.policies.vertical import (
     VerticalPolicyChanged,
     VerticalPolicyRemoved,
 )
-from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, Operator, Requirement, TargetRef, VpaChanged, VpaRemoved
 from tests.support import node_events
 
 texts = st.text(max_size=20)

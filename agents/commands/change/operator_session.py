@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from schemas.policies.authors import Author, KnownBy
+from schemas.policies.control import Author, KnownBy
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 

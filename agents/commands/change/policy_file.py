@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from agents.logic import stage_rules
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.names import Amounts
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.vertical import ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, GuardOverrides, Tuning, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.times import EPOCH
 from schemas.units import Bytes, Fraction

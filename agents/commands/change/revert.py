@@ -18,8 +18,7 @@ from agents.terminal.output_table import TextForm
 from agents.why.event_descriptions import amount
 from schemas import times
 from schemas.names import Amounts
-from schemas.policies.control import Mode
-from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.control import Mode, RevertEnded, RevertRequested
 from streams import compacted_copy
 from streams.errors import BadInput
 from streams.publishing import source_reports

@@ -23,7 +23,7 @@ from agents.why import event_descriptions
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.outcomes import Action
-from schemas.policies.rules import RuleValue
+from schemas.policies.control import RuleValue
 from schemas.times import rfc3339
 from schemas.units import Fraction
 from streams import truncated_topics

@@ -26,7 +26,7 @@ from agents.terminal import output_table
 from agents.terminal.output import note, sentence
 from agents.terminal.output_table import OutputForm, Row
 from schemas import times
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen
 from schemas.names import Workload
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_name, write

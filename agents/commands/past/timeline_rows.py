@@ -15,7 +15,7 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import StageRulesChanged
 from streams.codec.event_codec import header
 from streams.log.log_port import Record
 from streams.log_context import LogContext

@@ -16,8 +16,8 @@ from agents.commands.recommend.request_risk import Risk
 from agents.commands.recommend.target_caps import TargetCap
 from agents.commands.recommend.workload_pods import PodsOfWorkload, RequestsOfPods
 from agents.why import leak_texts
-from schemas.decisions.delivered_risk import DeliveredRisk, delivered_risks
 from schemas.decisions.pod_updates import UpdateRefused
+from schemas.decisions.recommendations import DeliveredRisk, delivered_risks
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
 from streams import reverse_log_reader

@@ -6,8 +6,7 @@ Whoever waits for a change of running pods looks for their mode, and `apply` in 
 from collections.abc import Iterator, Mapping
 
 from agents.commands.status.status_rows import StatusRow
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.vertical import UpdateMode
 from schemas.policies.vpa import VpaChanged
 from streams import reverse_log_reader

@@ -12,9 +12,9 @@ from agents.commands.status.newest_records import NewestRecords
 from agents.commands.status.status_rows import CONSUMERS, StatusRow, length
 from schemas import times
 from schemas.catalogue import parse_wire_name
-from schemas.decisions.expander_asks import ExpanderAsked
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
+    ExpanderAsked,
     NodeRemovalPlanned,
     ScaleUpPlanned,
     SizeCorrectionPlanned,

@@ -12,7 +12,7 @@ from agents.run import stage_topics
 from schemas.catalogue import CATALOGUE, parse_wire_name
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.policies.control import ControlChanged, Mode
 from streams import clock_log, reverse_log_reader
 from streams.clock_log import ClockReader

@@ -16,12 +16,12 @@ from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Place, Workload
+from schemas.policies.control import RevertEnded, RevertRequested
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.vertical import GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 Recommended = Callable[[str], RequestsRecommended | None]

@@ -22,7 +22,7 @@ from agents.logic.admission.pod_spec import AdmittedPod, PodOwnerReference
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.pod_acceptance import Rules
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.policies.vertical import UpdateMode
 
 

@@ -15,9 +15,8 @@ from agents.logic.resources.target_caps import ContainerRule
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import ZERO, Quantity
-from schemas.policies.selectors import Requirement
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Requirement, TargetRef, VpaChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,8 @@ from schemas.bounds import MOST_CRONS, MOST_FORECASTS
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload
-from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.scaling import AlgorithmOptions
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.units import Seconds
 
 

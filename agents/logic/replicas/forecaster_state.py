@@ -24,8 +24,7 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 
 
 @dataclass(frozen=True, slots=True)

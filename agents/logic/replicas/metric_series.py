@@ -10,9 +10,8 @@ from agents.logic.replicas import metric_queries
 from agents.logic.replicas.ehpa_manifest import PREDICTED
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from schemas.facts.load import series_id
-from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.ehpa import EhpaChanged, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.scaling import AlgorithmOptions
-from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
 
 _RESOURCES = ("cpu", "memory")
 

@@ -8,8 +8,7 @@ and is not part of the state.
 from dataclasses import dataclass
 
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadScraped
 from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.ids import DecisionId
 from schemas.policies import scaling_amounts
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 
 MOST_REPLICAS = scaling_amounts.MOST_COUNT
 """The most replicas of one workload."""

@@ -10,8 +10,7 @@ from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import ring_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from schemas.catalogue import Event
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 
 
 class WantedLoads:

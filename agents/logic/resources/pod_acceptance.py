@@ -15,7 +15,7 @@ from agents.logic.resources.pod_resources import PodResources, Sums
 from agents.logic.resources.quota_admission import Excess, QuotaPod, Rule
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources
 from schemas import exact_quantity
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 
 _MILLI = 10**6
 _ABSENT = 10**30

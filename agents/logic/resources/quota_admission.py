@@ -12,7 +12,7 @@ from agents.logic.resources import pod_resources
 from agents.logic.resources.pod_resources import PodResources
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources
 from schemas import exact_quantity
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
+from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged
 
 _ONE = 10**9
 _PODS, _COUNT_PODS, _EPHEMERAL = "pods", "count/pods", "ephemeral-storage"

@@ -9,7 +9,7 @@ from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.updates import successor_amounts
 from agents.logic.updates.candidate import Candidate, changes
 from agents.logic.updates.pod_advice import over
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.outcomes import Action
 
 

@@ -18,7 +18,7 @@ from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_guards import first_objection, told
 from agents.logic.updates.workload_evictions import WorkloadEviction
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.outcomes import Action
 
 

@@ -17,7 +17,7 @@ from agents.logic.updates.updater_progress import LastPodFact, PlansMade
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import CitedRules
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.policies.control import Mode
 from schemas.units import Fraction
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from schemas.catalogue import Event
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery
+from schemas.facts.update_facts import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 
 _OF_ONE_POD = frozenset(
     {

@@ -11,11 +11,17 @@ from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
 from agents.logic.updates.node_rooms import NodeRooms
 from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
 from schemas.catalogue import Event
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    ResourceQuotaChanged,
+    ResourceQuotaRemoved,
+    WebhookLeaseSeen,
+)
 from schemas.names import cluster_of
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved

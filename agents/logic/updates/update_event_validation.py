@@ -7,7 +7,7 @@ from agents.logic.updates.update_settings import UpdateSettings
 from schemas import exact_quantity
 from schemas.catalogue import Event
 from schemas.exact_quantity import NotAQuantityError
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.policies.vertical import VerticalPolicyChanged
 
 

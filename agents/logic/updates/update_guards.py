@@ -22,9 +22,9 @@ from agents.logic.updates.guard_records import GUARDS, KEEPING_LOOPS
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
-from schemas.facts import object_metadata
-from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT
+from schemas.facts import update_facts
 from schemas.facts.pods import PodPhase, ResizeState
+from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT
 from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
@@ -72,10 +72,10 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     where, namespace = pod.workload.cluster, pod.pod.namespace
     if pattern := _matching(settings.protected_namespaces, namespace):
         return f"namespace '{namespace}' is protected by the setting '{pattern}'"
-    marks = metadata.get(object_metadata.key(where, NAMESPACE, namespace, namespace))
+    marks = metadata.get(update_facts.metadata_key(where, NAMESPACE, namespace, namespace))
     if marks is not None and marks.annotations.get(PROTECTED) == "true" and settings.profile != UpdaterProfile.UPSTREAM:
         return f"namespace '{namespace}' is protected by its annotation '{PROTECTED}=true'"
-    marks = metadata.get(object_metadata.key(where, SERVICE_ACCOUNT, namespace, pod.service_account))
+    marks = metadata.get(update_facts.metadata_key(where, SERVICE_ACCOUNT, namespace, pod.service_account))
     labels = {} if marks is None or not settings.protected_service_accounts else marks.labels
     for label in (f"{name}={value}" for name, value in labels.items()):
         if _matching(settings.protected_service_accounts, label):

@@ -14,7 +14,7 @@ from agents.logic.guards import budget_schedules
 from agents.logic.guards.shared_guards import REPORTS_WITHIN
 from agents.logic.updates.eviction_tolerance import DisruptionRules
 from agents.logic.updates.update_priority import UpdateThresholds
-from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
+from schemas.policies.vertical import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 

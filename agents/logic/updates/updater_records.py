@@ -11,7 +11,7 @@ from agents.logic.updates.workload_evictions import PodsBefore
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
-from schemas.policies.reverts import RevertRequested
+from schemas.policies.control import RevertRequested
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,10 @@ from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.update_facts import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import Mode
-from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.control import Mode, RevertEnded, RevertRequested
 
 
 class UpdaterState:

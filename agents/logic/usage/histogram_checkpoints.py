@@ -12,7 +12,7 @@ from agents.engine.tables.row_table import Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
 from agents.logic.usage.memory_peaks import WEIGHT
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 
 VERSION = "v3"
 """The only form of checkpoints that upstream reads."""

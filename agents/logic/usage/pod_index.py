@@ -12,7 +12,7 @@ from sys import intern
 
 from agents.engine.tables.object_table import ObjectTable
 from schemas.facts.pods import PodChanged, PodPhase
-from schemas.policies.selectors import Requirement
+from schemas.policies.vpa import Requirement
 
 UNKNOWN = "?"
 """Stands for the labels of a pod that no source has reported."""

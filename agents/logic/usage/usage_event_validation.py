@@ -14,8 +14,7 @@ from agents.logic.usage import histogram_checkpoints
 from schemas import bounds
 from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.times import NEVER
 
 MOST_AGE = 86_400.0

@@ -23,14 +23,12 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.outcomes import ActionFinished
 from schemas.policies import control
-from schemas.policies.control import ControlChanged
-from schemas.policies.rules import StageRulesChanged
+from schemas.policies.control import ControlChanged, StageRulesChanged
 from schemas.times import from_ms
 
 _RULES = {

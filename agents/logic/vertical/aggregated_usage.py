@@ -17,7 +17,7 @@ from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
 from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.usage_ingest import UsageIngest
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen
 from schemas.names import Workload
 from schemas.times import NEVER
 

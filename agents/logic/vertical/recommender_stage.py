@@ -37,8 +37,7 @@ from agents.logic.vertical.usage_ingest import AggregateBounds, SourceHeartbeats
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from schemas.decisions.recommendations import OomSource
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.names import Place, cluster_of
 
 _HOUR = 3_600_000

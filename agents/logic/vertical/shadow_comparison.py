@@ -7,8 +7,7 @@ from agents.engine.turn import Decided
 from agents.logic.vertical.decision_builder import RecommendationBatch, UsageNumbers
 from agents.logic.vertical.recommended_amounts import Recommendation
 from agents.logic.vertical.vertical_settings import BUILT_IN, NAME
-from schemas.decisions.recommendations import ContainerRecommendation
-from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
+from schemas.decisions.recommendations import ContainerDifference, ContainerRecommendation, ShadowCompared, ShadowRecommended
 from schemas.ids import DecisionId
 from schemas.names import Workload
 

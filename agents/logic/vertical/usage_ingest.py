@@ -26,8 +26,7 @@ from schemas.bounds import MOST_CONTAINERS, MOST_LABEL_SETS
 from schemas.decisions.recommendations import LeakEnd, OomSource, OomSourceState
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled
 
 
 class KnownAggregates(Protocol):

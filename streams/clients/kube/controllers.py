@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.policies.selectors import Requirement
+from schemas.policies.vpa import Requirement
 from streams.clients.kube import label_selectors
 from streams.clients.kube.pod_objects import OwnerReference
 from streams.clients.kube.watched_objects import ControllerObject, CronJobObject, KubeObject, ReplicationControllerObject

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import Operator, Requirement
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.json_objects import Json, ObjectOutline

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 from schemas import times
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.times import NEVER
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ApiResponse, accepted_body

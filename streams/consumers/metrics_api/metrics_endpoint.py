@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 from aiohttp import web
 
-from schemas.policies.selectors import Operator
+from schemas.policies.vpa import Operator
 from streams.clients.kube import label_selectors
 from streams.consumers.metrics_api import discovery, front_proxy
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL

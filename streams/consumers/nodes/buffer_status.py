@@ -9,7 +9,7 @@ from datetime import datetime
 
 from schemas import times
 from schemas.decisions.node_updates import BufferStatusPlanned
-from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
+from schemas.facts.node_groups import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
 from streams.clients.kube.json_objects import Json

@@ -6,7 +6,7 @@ were asked about.
 
 from typing import Protocol
 
-from schemas.decisions.expander_asks import ExpanderAsked
+from schemas.decisions.node_updates import ExpanderAsked
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult

@@ -23,9 +23,8 @@ from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.scaling import ScaleStrategy
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.units import Seconds
 from streams import own_faults, refused_records
 from streams.compacted_copy import read_present

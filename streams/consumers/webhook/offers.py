@@ -24,8 +24,8 @@ from schemas.admission_pauses import AdmissionPause
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.facts.pods import PodChanged
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, AdmittedAmounts, OutcomeDetail, Result

@@ -21,7 +21,7 @@ from agents.demo import saved_log, simulate_command
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings import loading
-from schemas.policies.rules import rules_version
+from schemas.policies.control import rules_version
 from streams.log.log_port import Log, NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

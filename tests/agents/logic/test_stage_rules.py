@@ -12,7 +12,7 @@ from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import PROGRAM, VerticalSettings
 from schemas.decisions.recommendations import CitedRules
 from schemas.names import Place
-from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.control import StageRulesChanged, rules_version
 from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, turn, when
 
 OWN = replace(VerticalSettings(), bounds_step=0.0)

@@ -15,8 +15,8 @@ from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
 from schemas.names import Amounts, Place
+from schemas.policies.control import StageRulesChanged
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
-from schemas.policies.rules import StageRulesChanged
 from schemas.units import Cores, Fraction
 from streams import compacted_copy
 from streams.errors import BadInput

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from agents.commands.change import operator_session
 from agents.settings.all_settings import LogSettings, SecuritySettings, Settings
-from schemas.policies.authors import Author, KnownBy
+from schemas.policies.control import Author, KnownBy
 from tests.support import review_server
 
 ME = Author(f"{getpass.getuser()}@{socket.gethostname()}", KnownBy.SYSTEM)

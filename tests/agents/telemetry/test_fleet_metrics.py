@@ -14,7 +14,7 @@ from schemas.facts.pods import PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.policies.reverts import RevertRequested
+from schemas.policies.control import RevertRequested
 from schemas.units import Bytes, Cores, Seconds
 from streams.codec.event_codec import Codec
 from streams.sources.usage.readings import Readings, used_by_namespace

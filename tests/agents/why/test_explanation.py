@@ -16,7 +16,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
-from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.control import StageRulesChanged, rules_version
 from streams.codec import event_codec
 from streams.codec.event_codec import header
 from streams.errors import BadInput

@@ -13,7 +13,7 @@ from agents.logic.resources.pod_resources import PodResources
 from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.resources.resource_lists import Container
 from schemas import exact_quantity
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.pod_requests import CPU
 
 _UNIT, _MILLI = 10**9, 10**6

@@ -16,8 +16,8 @@ from agents.logic.nodes.cluster.buffer_quotas import BufferQuotas
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import KnownBuffer
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
-from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.node_groups import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place
 from schemas.well_known_labels import SAFE_TO_EVICT
 

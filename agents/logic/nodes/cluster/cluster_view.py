@@ -25,8 +25,7 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
-from schemas.facts.capacity_buffers import BufferShown
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
+from schemas.facts.node_groups import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 from schemas.policies.control import Mode

@@ -23,7 +23,6 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
 from schemas.facts.scheduled_pods import (
@@ -34,6 +33,7 @@ from schemas.facts.scheduled_pods import (
     RequiredPodAffinity,
     SpreadConstraint,
 )
+from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME
 
 MOST_NODE_DEMANDS = 250

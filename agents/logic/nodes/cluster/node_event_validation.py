@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from schemas import bounds
 from schemas.catalogue import Event
-from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,
@@ -16,9 +17,15 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+)
 
 _NAMED = {
     NodeDetailsChanged: ("node",),

@@ -38,10 +38,10 @@ from agents.logic.nodes.cluster.successor_requests import SuccessorRequests
 from agents.logic.nodes.scheduling import affinity_limits
 from schemas import times
 from schemas.catalogue import Event
-from schemas.facts import object_metadata
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts import update_facts
 from schemas.facts.node_groups import (
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     InterruptionKind,
     NodeGroupGone,
@@ -51,12 +51,18 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    ResourceQuotaChanged,
+)
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
@@ -302,12 +308,12 @@ class ScalerState:
     def _object(self, event: Event, now: float) -> None:
         """A disruption budget, a controller, or a namespace, whose labels waiting pods may have waited for."""
         match event:
-            case ObjectMetadataChanged(kind=object_metadata.NAMESPACE):
+            case ObjectMetadataChanged(kind=update_facts.NAMESPACE):
                 known = self.namespaces.get(f"{event.cluster}/{event.namespace}")
                 self.namespaces.upsert(f"{event.cluster}/{event.namespace}", event)
                 if known is None or known.labels != event.labels:
                     self.call(event.cluster, now)
-            case ObjectMetadataRemoved(kind=object_metadata.NAMESPACE):
+            case ObjectMetadataRemoved(kind=update_facts.NAMESPACE):
                 self.namespaces.remove(f"{event.cluster}/{event.namespace}")
             case PodDisruptionBudgetChanged():
                 self.budgets.upsert(f"{event.cluster}/{event.namespace}/{event.name}", event)

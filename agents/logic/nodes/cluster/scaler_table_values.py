@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.facts.capacity_buffers import CapacityBufferSeen
-from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
-from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeGroupSeen, NodeTemplateSeen
+from schemas.facts.node_groups import (
+    CapacityBufferSeen,
+    ExpanderPrioritiesSeen,
+    InstanceInterruptionNoticed,
+    NodeGroupSeen,
+    NodeTemplateSeen,
+)
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place

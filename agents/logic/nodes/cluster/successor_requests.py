@@ -15,8 +15,8 @@ from agents.engine.turn import Recorded
 from agents.logic.governing_policies import Policies
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.names import Amounts
 from schemas.pod_requests import CPU, MEMORY
 from schemas.policies.vertical import UpdateMode

@@ -18,7 +18,7 @@ from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import PodShape
 from schemas import times
-from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
+from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
 from schemas.outcomes import Action, ActionFinished, Result
 
 LASTS = 60.0

@@ -9,8 +9,15 @@ from datetime import datetime, timedelta
 
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
 from schemas.names import Workload
-from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, EhpaRemoved, ehpa_key
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved, tsp_key
+from schemas.policies.ehpa import (
+    EHPA_KIND,
+    EhpaChanged,
+    EhpaRemoved,
+    TimeSeriesPredictionChanged,
+    TimeSeriesPredictionRemoved,
+    ehpa_key,
+    tsp_key,
+)
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.prediction_specs import PredictionObject

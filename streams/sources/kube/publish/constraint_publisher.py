@@ -6,10 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from schemas.facts import update_facts
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged
-from schemas.facts.update_facts import ObjectChanged
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    ObjectChanged,
+    ReplicaControllerChanged,
+    WebhookLeaseSeen,
+)
 from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.watched_objects import (
     ControllerObject,

@@ -26,8 +26,7 @@ from schemas.policies.scaling import (
     PredictionOptions,
     ScaleStrategy,
 )
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef
+from schemas.policies.vpa import Operator, Requirement, TargetRef
 from streams.clients.kube import autoscaler_specs as specs
 from streams.clients.kube.watched_objects import LabelExpression
 from streams.sources.kube.publish import object_authors, object_bounds

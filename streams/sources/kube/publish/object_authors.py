@@ -6,7 +6,7 @@ audit log has the user of that moment.
 
 from datetime import UTC, datetime
 
-from schemas.policies.authors import Author, KnownBy
+from schemas.policies.control import Author, KnownBy
 from streams.clients.kube.pod_objects import AuthoredMeta
 
 _LONGEST = 200

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from schemas import bounds, event_bounds
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.vpa import VpaChanged
 
 P = TypeVar("P", EhpaChanged, TimeSeriesPredictionChanged, VpaChanged)

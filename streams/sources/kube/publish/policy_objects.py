@@ -16,8 +16,14 @@ import structlog
 from schemas import event_bounds
 from schemas.names import Amounts, Place
 from schemas.policies import vpa_annotations
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.vertical import ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import (
+    ContainerPolicy,
+    GuardOverrides,
+    Tuning,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+)
 from schemas.units import Fraction
 from streams.clients.kube import api_paths, commanding_objects, vertical_policy_client
 from streams.clients.kube.json_objects import Json

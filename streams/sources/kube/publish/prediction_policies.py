@@ -9,8 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from schemas import event_bounds
-from schemas.policies.ehpa import EHPA_KIND
-from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
+from schemas.policies.ehpa import EHPA_KIND, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube import prediction_specs as specs
 from streams.sources.kube.publish import ehpa_policies, object_authors, object_bounds

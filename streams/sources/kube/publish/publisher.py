@@ -9,18 +9,14 @@ import structlog
 
 from schemas import event_bounds
 from schemas.facts import SchedulingFact
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.sources import SourceReported
-from schemas.facts.update_facts import UpdateFact
-from schemas.facts.usage import ContainerOOMKilled
-from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved, ResourceQuotaChanged, ResourceQuotaRemoved, UpdateFact
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext

@@ -9,9 +9,7 @@ import msgspec
 
 from schemas import exact_quantity, pod_requests
 from schemas.exact_quantity import NotAQuantityError
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import (
     AttachedVolume,
     ControllingOwner,
@@ -25,6 +23,7 @@ from schemas.facts.scheduled_pods import (
     RequiredPodAffinity,
     SpreadConstraint,
 )
+from schemas.facts.update_facts import PodDisruptionBudgetChanged, ReplicaControllerChanged
 from schemas.names import PodName
 from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
 from schemas.units import Seconds

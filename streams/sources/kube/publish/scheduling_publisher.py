@@ -9,13 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.node_groups import CapacityBufferGone, CapacityBufferSeen, ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
-from schemas.facts.object_metadata import NAMESPACE, ObjectMetadataChanged, ObjectMetadataRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+from schemas.facts.update_facts import (
+    NAMESPACE,
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+)
 from streams.clients.kube.scheduling_objects import (
     CapacityBufferObject,
     ClaimObject,
@@ -164,8 +169,6 @@ class SchedulingPublisher:
                 found.priorities[f"{event.namespace}/{event.name}"] = event
             case ExpanderPrioritiesGone(cluster=self._cluster):
                 found.priorities.pop(f"{event.namespace}/{event.name}", None)
-            case _:
-                pass
 
     # The cluster
 
@@ -214,9 +217,8 @@ class SchedulingPublisher:
     def controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         """A controller exists."""
         self._at = at
-        fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
-        self._controllers.put(name, fact)
+        self._controllers.put(name, scheduling_facts.controller(found, kind, self._cluster, at))
         if isinstance(found, TEMPLATED):
             self._publish_buffers(self._buffer_objects.workload(kind, found, at))
 

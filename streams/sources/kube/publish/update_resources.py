@@ -11,11 +11,16 @@ from functools import partial
 from typing import Any
 
 from schemas import exact_quantity
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
-from schemas.facts.hpa_targets import HpaTargetChanged
-from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
-from schemas.facts.update_facts import ObjectChanged
+from schemas.facts.update_facts import (
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    HpaTargetChanged,
+    ObjectChanged,
+    ObjectMetadataChanged,
+    PodDisruptionBudgetChanged,
+    QuotaScope,
+    ResourceQuotaChanged,
+)
 from streams.clients.kube.autoscaler_specs import HpaObject, MetricBlock, MetricEntry, TargetSpec
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.scheduling_objects import NamespaceObject

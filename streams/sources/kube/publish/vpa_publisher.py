@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from schemas import times
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.times import NEVER

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas.names import Workload
-from schemas.policies.selectors import Requirement
-from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.policies.vpa import Requirement, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import compacted_copy
 from streams.answer_bounds import number

@@ -14,8 +14,7 @@ from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, AdmittedAmounts, ChangedContainer, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.control import ControlChanged, Mode, RevertEnded, RevertRequested
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.units import Fraction
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when

@@ -10,7 +10,7 @@ import pytest
 from agents import cli
 from agents.commands.compare.what_if_command import settings_of
 from agents.demo import saved_log, simulate_command
-from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.control import StageRulesChanged, rules_version
 from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
 from streams.log.log_port import Record

@@ -28,11 +28,10 @@ from schemas.decisions.vpa_conditions import (
     VpaConditionsDecided,
 )
 from schemas.facts.sources import SourceReported
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.authors import Author, KnownBy
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import Author, ControlChanged, KnownBy, Mode
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged

@@ -11,7 +11,7 @@ from agents.logic.admission.admission_report import AdmissionPatch
 from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
+from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged
 from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
 from tests.support.examples import AT
 

@@ -10,8 +10,7 @@ from agents.logic.admission import admission_review, pod_spec
 from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoost, StartupBoostManifest, UpdatePolicyManifest, Vpa
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef
+from schemas.policies.vpa import Operator, Requirement, TargetRef
 from tests.support.admission_manifests import container, pod
 from tests.support.admission_tables import Tables
 

@@ -19,7 +19,7 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Mem
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
-from schemas.policies.rules import StageRulesChanged, rules_version
+from schemas.policies.control import StageRulesChanged, rules_version
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from tests.support.cluster_events import turn

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from schemas.decisions.node_updates import BufferStatusPlanned, ScaleUpPlanned
-from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.node_groups import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.outcomes import Result
 from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, pod, shape

@@ -7,8 +7,7 @@ import pytest
 
 from agents.logic.nodes.scaler import expander_asks, scaling_dry_run
 from agents.logic.nodes.scaler.scaler_stage import Scaler
-from schemas.decisions.expander_asks import ExpanderAsked
-from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import ExpanderAsked, ScaleRefused, ScaleUpPlanned
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import Mode
 from tests.support import node_scene

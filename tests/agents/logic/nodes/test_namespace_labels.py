@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.object_metadata import NAMESPACE, ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, PodPlacementChanged, RequiredPodAffinity
+from schemas.facts.update_facts import NAMESPACE, ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.names import PodName
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, joined, pod, shape

@@ -21,7 +21,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
 )
 from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
-from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
+from schemas.facts.node_groups import ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode

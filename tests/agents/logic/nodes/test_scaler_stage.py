@@ -12,11 +12,11 @@ from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeInstanceGone, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsRemoved
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery, PodPlacementRemoved, PodToleration
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode

@@ -16,7 +16,7 @@ from schemas.decisions.replica_plans import ProposalOrigin, ScalingMode
 from schemas.facts.load import LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.replica_scaling import ScaleSeen
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.scaling import (
     AlgorithmOptions,
     CronTrigger,
@@ -26,7 +26,6 @@ from schemas.policies.scaling import (
     PredictionOptions,
     ScaleStrategy,
 )
-from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from tests.support.replica_scene import (

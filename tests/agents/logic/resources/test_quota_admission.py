@@ -6,7 +6,7 @@ from agents.logic.resources import pod_resources, quota_admission, resource_list
 from agents.logic.resources.pod_resources import InitContainer, PodResources
 from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.resources.resource_lists import Container, Resources
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
+from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged
 from tests.support.examples import AT
 
 

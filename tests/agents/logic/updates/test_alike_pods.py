@@ -7,7 +7,6 @@ import pytest
 
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.update_settings import UpdaterProfile
-from schemas.facts.object_metadata import SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.facts.pods import (
     AdmissionNote,
     AmountsBefore,
@@ -18,6 +17,7 @@ from schemas.facts.pods import (
     PodPhase,
     ResizeState,
 )
+from schemas.facts.update_facts import SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.names import Amounts, PodName
 from schemas.policies.vertical import UpdateMode
 from tests.agents.logic.updates.test_pod_disruption_budgets import LABELS, budget

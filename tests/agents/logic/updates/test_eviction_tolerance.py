@@ -14,7 +14,7 @@ from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodChanged, PodPhase, ResizeState
-from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode

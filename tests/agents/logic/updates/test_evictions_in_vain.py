@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodDeleted, PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import LabelQuery
+from schemas.facts.update_facts import PodDisruptionBudgetChanged, ReplicaControllerChanged
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode

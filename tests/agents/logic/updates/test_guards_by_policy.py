@@ -10,16 +10,13 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.pods import ContainerRun, ContainerSeen
-from schemas.facts.replica_controllers import ReplicaControllerChanged
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved, ReplicaControllerChanged, WebhookLeaseSeen
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy, UtilizationMetric
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import GuardOverrides, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
 from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, when

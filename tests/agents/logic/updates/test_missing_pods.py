@@ -13,9 +13,8 @@ from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.scheduled_pods import ControllingOwner
+from schemas.facts.update_facts import ReplicaControllerChanged, ReplicaControllerRemoved, ResourceQuotaChanged
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode

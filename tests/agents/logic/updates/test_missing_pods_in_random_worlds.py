@@ -12,8 +12,8 @@ import pytest
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import ControllingOwner
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from tests.agents.logic.updates.test_missing_pods import World, come, member, seen

@@ -10,14 +10,13 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.pods import ContainerSeen, PodDeleted
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery
+from schemas.facts.update_facts import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.names import Amounts
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import GuardOverrides, UpdateMode, VerticalPolicyChanged
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
 LABELS = {"app": "api", "pod-template-hash": "5d9"}

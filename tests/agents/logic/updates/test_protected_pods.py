@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
-from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged, ObjectMetadataRemoved
+from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged, ObjectMetadataRemoved
 from tests.agents.logic.updates.test_updater import LATER, look, open_stage, recommend
 from tests.support.cluster_events import MINUTE, START, pod, when
 

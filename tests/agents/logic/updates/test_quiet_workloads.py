@@ -11,19 +11,21 @@ from agents.logic.updates.update_settings import PROGRAM, UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import LabelQuery
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    WebhookLeaseSeen,
+)
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import ActionFinished, Result
-from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.policies.rules import StageRulesChanged, rules_version
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.control import ControlChanged, Mode, RevertEnded, RevertRequested, StageRulesChanged, rules_version
+from schemas.policies.vertical import GuardOverrides, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from tests.support.cluster_events import GIB, MINUTE, START, pod, turn, vpa, when

@@ -8,7 +8,7 @@ from agents.logic.updates import pending_updates
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.facts.pods import ContainerSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from tests.agents.logic.updates.test_updater import at_once, look, open_stage

@@ -9,8 +9,8 @@ import pytest
 
 from agents.logic.updates import pending_updates
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
+from schemas.facts.update_facts import HpaTargetChanged
 from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode

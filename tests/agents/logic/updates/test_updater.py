@@ -12,14 +12,13 @@ from agents.logic.updates.updater import Updater
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted, PodPhase, ResizeState
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import HpaTargetChanged
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged, ControlSchedule, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode, StageRulesChanged, rules_version
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
-from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, vpa, when
 

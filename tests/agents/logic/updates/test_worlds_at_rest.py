@@ -19,8 +19,8 @@ from agents.logic.updates.updater import Updater
 from schemas import admission_notes
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.update_facts import HpaTargetChanged
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode

@@ -16,10 +16,9 @@ from agents.logic.usage.buckets import ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.aggregated_usage import export
 from agents.logic.vertical.container_index import ContainerIndex
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.names import Place
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.clients.kube.vpa_checkpoint_objects import object_name
 from tests.support.histogram_state import state
 from tests.support.upstream_model import EPOCH, OWNER, Model

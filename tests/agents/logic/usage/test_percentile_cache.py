@@ -11,7 +11,7 @@ from agents.logic.usage.buckets import memory_buckets
 from agents.logic.usage.container_usage import PercentileCache
 from agents.logic.usage.histogram_checkpoints import restore
 from agents.logic.usage.histograms import Histograms
-from schemas.facts.vpa_checkpoints import SavedHistogram
+from schemas.facts.usage import SavedHistogram
 
 DAY, NOW, SCALE = 86_400.0, 1_767_225_600.0, memory_buckets(0.05)
 NAMES = ("a", "b", "c", "d")

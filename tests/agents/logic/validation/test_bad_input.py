@@ -12,8 +12,7 @@ from agents.run.partition_task import Task, TurnResult
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped, SavedHistogram
 from schemas.names import Amounts, PodName
 from schemas.policies.vertical import ContainerPolicy
 from schemas.policies.vpa import TargetRef, VpaChanged

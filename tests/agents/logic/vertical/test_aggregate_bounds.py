@@ -11,8 +11,7 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import ContainerSeen
-from schemas.facts.usage import MetricsScraped
-from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.facts.usage import CheckpointSeen, MetricsScraped
 from tests.support import examples
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 

@@ -20,12 +20,10 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
-from schemas.facts.usage import ContainerOOMKilled
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, SavedHistogram
 from schemas.names import Amounts, PodName, Workload
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, VerticalPolicyChanged
-from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged, VpaRemoved
 from tests.support.cluster_events import GIB, MINUTE, START, scrape, turn, when
 
 Json = dict[str, Any]

@@ -25,8 +25,7 @@ from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.consumers.vpa_status.status_writer import container_resources
 from tests.support.quantities import quantity
 from tests.support.recommendation_vectors import amounts, policy

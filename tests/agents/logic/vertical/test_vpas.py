@@ -13,13 +13,11 @@ from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import plain_json
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
-from schemas.facts.usage import ContainerOOMKilled
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, SavedHistogram
 from schemas.names import Amounts, PodName
-from schemas.policies.rules import StageRulesChanged, rules_version
-from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.control import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
-from schemas.policies.vpa import VpaRemoved
+from schemas.policies.vpa import Operator, Requirement, VpaRemoved
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, vpa, when
 
 HALF_GIB = 500 * 2**20

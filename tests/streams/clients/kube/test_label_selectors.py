@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.policies.selectors import Operator, Requirement
+from schemas.policies.vpa import Operator, Requirement
 from streams.clients.kube import label_selectors
 from streams.clients.kube.watched_objects import LabelExpression, LabelSelector
 

@@ -19,8 +19,8 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Dec
 from schemas.facts.load import LoadScraped, series_id
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from schemas.facts.nodes import NodeChanged
-from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result

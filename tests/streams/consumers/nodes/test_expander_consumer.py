@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from schemas.decisions.expander_asks import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
+from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import Mode
 from schemas.units import Seconds

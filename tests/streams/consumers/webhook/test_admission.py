@@ -11,18 +11,17 @@ import structlog
 from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, Result
-from schemas.policies.control import Mode
+from schemas.policies.control import Mode, StageRulesChanged
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
-from schemas.policies.rules import StageRulesChanged
 from schemas.policies.scaling import MetricSpec
 from schemas.policies.vertical import (
     BoostKind,
     ContainerPolicy,
+    GuardOverrides,
     StartupBoost,
     UpdateMode,
     VerticalPolicyChanged,

@@ -9,8 +9,8 @@ import pytest
 
 from schemas.catalogue import Event
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodChanged, PodPhase
-from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ReplicaControllerChanged
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Bytes, Cores

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.bounds import MOST_ENTRIES
-from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
+from schemas.facts.update_facts import ObjectMetadataChanged, ObjectMetadataRemoved
 from streams.clients.kube.scheduling_objects import NamespaceObject
 from streams.clients.kube.watched_objects import ServiceAccountObject
 from streams.sources.kube.watch.watched_resources import WebhookLease

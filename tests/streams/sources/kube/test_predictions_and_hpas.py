@@ -6,13 +6,8 @@ import msgspec
 import pytest
 
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen
-from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.ehpa import EhpaChanged, PredictionMetric, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget
-from schemas.policies.time_series_prediction import (
-    PredictionMetric,
-    TimeSeriesPredictionChanged,
-    TimeSeriesPredictionRemoved,
-)
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.prediction_specs import PredictionObject

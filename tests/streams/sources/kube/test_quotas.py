@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from streams.clients.kube.watched_objects import ResourceQuotaObject
 from streams.sources.kube.publish import paced_facts
 from streams.sources.kube.watch.watched_resources import WebhookLease

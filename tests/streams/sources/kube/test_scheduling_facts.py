@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import (
     ControllingOwner,
     LabelDemand,
@@ -19,6 +17,12 @@ from schemas.facts.scheduled_pods import (
     PodShapeSeen,
     RequiredPodAffinity,
     SpreadConstraint,
+)
+from schemas.facts.update_facts import (
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
 )
 from schemas.well_known_labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from streams.clients.kube.scheduling_objects import (

@@ -6,10 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+    WebhookLeaseSeen,
+)
 from schemas.policies.scaling import UtilizationMetric
 from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject

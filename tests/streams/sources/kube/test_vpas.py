@@ -4,11 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, Workload
-from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
-from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, Operator, Requirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.controllers import ControllerKey, ObjectScale
 from streams.clients.kube.watched_objects import CheckpointObject, ControllerObject, VpaObject

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.why import event_descriptions
-from schemas.policies.authors import Author, KnownBy
+from schemas.policies.control import Author, KnownBy
 from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import VpaObject

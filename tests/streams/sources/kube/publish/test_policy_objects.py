@@ -11,8 +11,7 @@ from agents.logic import stage_rules
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.names import Amounts
 from schemas.outcomes import OutcomeDetail
-from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.vertical import ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, GuardOverrides, Tuning, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.vertical_policy_client import PolicyObject

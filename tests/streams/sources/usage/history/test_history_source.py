@@ -15,8 +15,7 @@ from agents.run.stage_runner import Runner
 from agents.settings.all_settings import Settings
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
-from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
+from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
