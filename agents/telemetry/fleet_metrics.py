@@ -1,21 +1,28 @@
 """What the pods of each namespace request and what they should request, as gauges: the product's figures, for a dashboard.
 
-They are sums over the updater's state, which knows every pod of its clusters and every recommendation. A sum over many pods takes
-a while in which the worker does nothing else, so it is made at most once a minute, and a part of it in each turn.
+They are sums over the updater's state, which knows every pod of its clusters and every recommendation. What `adaptive` promised
+and delivered is shown for each container that it decides for, by the decisions that a turn made; a container that nothing was
+decided about for a day is gone.
 """
 
 import time
+from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from agents.telemetry.namespace_labels import Namespace, NamespaceLabels
 from agents.telemetry.readiness import StagePartition
+from schemas.decisions.recommendations import delivered_risks
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Amounts
+from streams import typed_json
+from streams.codec import event_codec
+from streams.log.log_port import NewRecord
 
 if TYPE_CHECKING:
     # Every process loads these metrics, and only a worker has the updater.
@@ -70,6 +77,7 @@ class FleetMetrics:
         now = self._clock()
         if now < self._due.get(task, now):
             return
+        # A sum over many pods takes a while in which the worker does nothing else, so each turn adds up a part of it.
         sums = next(self._begun.setdefault(task, self._summed(clusters)))
         if sums is None:
             return
@@ -99,6 +107,7 @@ class FleetMetrics:
         sums: defaultdict[Namespace, _Sums] = defaultdict(_Sums)
         targets: dict[str, dict[str, Amounts]] = {}
         added = 0
+        # Of a copy, because the turns between two parts change the pods.
         for pod in list(clusters.pods.values()):
             fact = pod.fact
             if fact.phase not in _THERE:
@@ -106,6 +115,7 @@ class FleetMetrics:
             workload = fact.workload.key
             if workload not in targets:
                 targets[workload] = _targets(clusters.recommended.get(workload))
+                # Counted, too: a recommendation may name more containers than the pods have.
                 added += len(targets[workload])
             sums[self._labels.of(fact.workload.cluster, fact.pod.namespace)].add(fact, targets[workload])
             added += 1 + len(fact.containers)
@@ -120,4 +130,92 @@ class FleetMetrics:
 
 def _targets(newest: "NewestRecommendation | None") -> dict[str, Amounts]:
     """By container."""
-    return {} if newest is None else {each.container: each.target for each in newest.containers}
+    return {} if newest is None else {entry.container: entry.target for entry in newest.containers}
+
+
+_DAY_MS = 86_400_000
+_MARK = b'"policy_grounds"'
+"""What a decision of a policy as code has; the others are not decoded."""
+_LABELS = ("workload", "container", "side")
+_SIDES = ("promised", "delivered")
+_MOST, _MOST_OF_NAMESPACE = 5_000, 500
+"""Containers that are shown; each has four series."""
+
+
+class _Decided(msgspec.Struct):
+    because: dict[str, object] = {}
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A container's newest decision: whose it was, and its turn."""
+
+    task: StagePartition
+    turn: int
+
+
+class DeliveredRiskMetrics:
+    """The gauges of one worker."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers both gauges."""
+        self._short = Gauge(
+            "ullage_adaptive_cpu_short_ratio", "Share of time with more CPU used than requested", _LABELS, registry=registry
+        )
+        self._kills = Gauge(
+            "ullage_adaptive_oom_kills",
+            "OOM kills, and as many as the built-in would have had and may be",
+            _LABELS,
+            registry=registry,
+        )
+        self._shown: dict[tuple[str, str], _Shown] = {}
+        self._of: Count[str] = Count()
+        """How many containers are shown, by namespace."""
+        self._tidied = 0
+
+    def decided(self, task: StagePartition, turn: int, decisions: Iterable[NewRecord]) -> None:
+        """A turn of the recommender made these decisions. `turn` is its time in ms. The copy by cluster says nothing more."""
+        for record in decisions:
+            workload = (record.key or b"").decode()
+            ident = event_codec.header(record, "ce_id") or ""
+            # Few decisions are by `adaptive`, so the others are passed over before they are decoded.
+            if _MARK not in (record.value or b"") or not ident.endswith(f"/requests/{workload}"):
+                continue
+            for risk in delivered_risks(typed_json.decode(record.value or b"{}", _Decided).because):
+                if not self._is_shown(workload, risk.container):
+                    continue
+                self._shown[workload, risk.container] = _Shown(task, turn)
+                sides = ((risk.cpu_promised, risk.kills_allowed), (risk.cpu_delivered, risk.kills))
+                for side, (short, kills) in zip(_SIDES, sides, strict=True):
+                    self._short.labels(workload, risk.container, side).set(short)
+                    self._kills.labels(workload, risk.container, side).set(kills)
+        if turn - self._tidied >= _DAY_MS // 24:
+            self._tidied = turn
+            self._remove(name for name, shown in self._shown.items() if shown.task == task and turn - shown.turn > _DAY_MS)
+
+    def forget(self, task: StagePartition) -> None:
+        """The worker does not own this partition any more."""
+        self._remove(name for name, shown in self._shown.items() if shown.task == task)
+
+    def _is_shown(self, workload: str, container: str) -> bool:
+        """A container for which there is no room may be shown later, when others have gone."""
+        if (workload, container) in self._shown:
+            return True
+        namespace = _namespace(workload)
+        # A tenant may ask for `adaptive` on as many containers as it likes, and each has four series.
+        room = len(self._shown) < _MOST and self._of[namespace] < _MOST_OF_NAMESPACE
+        self._of[namespace] += room
+        return room
+
+    def _remove(self, names: Iterable[tuple[str, str]]) -> None:
+        for name in list(names):
+            del self._shown[name]
+            self._of[_namespace(name[0])] -= 1
+            for side in _SIDES:
+                self._short.remove(*name, side)
+                self._kills.remove(*name, side)
+
+
+def _namespace(workload: str) -> str:
+    """Of a workload's key, with its cluster."""
+    return workload.rsplit("/", 2)[0]

@@ -1,7 +1,4 @@
-"""The values of the labels `cluster` and `namespace`, of which no more are given than a scraper can take.
-
-A namespace that is named in the log need not be one of a cluster: whoever may write facts can name any number of them.
-"""
+"""The values of the labels `cluster` and `namespace`, of which no more are given than a scraper can take."""
 
 Namespace = tuple[str, str]
 """A cluster and a namespace of it."""
@@ -22,6 +19,7 @@ class NamespaceLabels:
         names = cluster, namespace
         if names in self._own:
             return names
+        # Whoever may write facts can name any number of namespaces, and of clusters, that do not exist.
         if len(self._clusters) < _MOST:
             self._clusters.add(cluster)
         if len(self._own) < _MOST:

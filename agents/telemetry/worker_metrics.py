@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.engine.turn_aligner import Wait
 from agents.run.partition_task import TurnResult
-from agents.telemetry.delivered_risk_metrics import DeliveredRiskMetrics
-from agents.telemetry.fleet_metrics import FleetMetrics
+from agents.telemetry.fleet_metrics import DeliveredRiskMetrics, FleetMetrics
 from agents.telemetry.readiness import Readiness, StagePartition
 from agents.telemetry.source_metrics import AgeGauge
 from schemas.catalogue import CATALOGUE
