@@ -26,10 +26,11 @@ _FEW = 2_000
 
 
 def relax() -> None:
-    """Look for cycles rarely. A command does it before it loads its modules, which took a tenth of its start otherwise.
+    """Look for cycles rarely.
 
-    A process that starts in another way, such as one of several that share a backtest, has to call it itself.
+    A process that starts in another way than by a command, such as one of several that share a backtest, has to call it itself.
     """
+    # A command does it before it loads its modules, which took a tenth of its start otherwise.
     gc.set_threshold(_YOUNG, *_OLDER)
 
 

@@ -45,8 +45,9 @@ class NodeCounts:
                     self._plans.popitem(last=False)
 
     def finished(self, outcome: ActionFinished) -> None:
-        """What upstream would count of this outcome. Changes that somebody else had made before do not count."""
+        """What upstream would count of this outcome."""
         plan = self._plans.pop(outcome.decision, None)
+        # Upstream counts what it does, and this somebody else had done before.
         if outcome.detail is OutcomeDetail.ALREADY_DONE:
             return
         if (outcome.action, outcome.result) == (Action.SCALE_UP, Result.FAILED):

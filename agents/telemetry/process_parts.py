@@ -81,7 +81,8 @@ def present() -> ProcessPart | None:
 
 
 def ask_all_to_end() -> None:
-    """Let the other parts of this process end beside this one, because the time for all of them is bounded."""
+    """Let the other parts of this process end beside this one."""
     part = PRESENT.get()
     if part is not None:
+        # Beside, and not after it, because the time for all of them is bounded.
         part.ending.set()

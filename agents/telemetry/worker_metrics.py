@@ -71,8 +71,9 @@ def _decoded(decisions: Iterable[NewRecord], kind: str, form: type[Form]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _TurnSeries:
-    """The series that each turn of a task updates, because looking them up by labels costs more than updating them."""
+    """The series that each turn of a task updates."""
 
+    # Kept, because looking them up by labels costs more than updating them.
     took: Histogram
     records: Counter
     samples: Counter

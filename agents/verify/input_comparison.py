@@ -53,7 +53,8 @@ class InputComparison:
             self._compare(task)
 
     def _narrow(self, task: Task, earlier: CheckpointMark) -> None:
-        """Compare with an earlier mark, so that a damage is found between two marks."""
+        """Compare with an earlier mark."""
+        # Earlier marks tell between which two of them a damage lies.
         if earlier.inputs is None or earlier.inputs.since != task.inputs.since:
             return
         for name in task.stage.reads:
@@ -90,6 +91,7 @@ class InputComparison:
 
     def _compacted(self, wire: str, partition: int, upto: int) -> bool:
         """Whether a topic that is compacted lacks records before this offset."""
+        # Only compaction takes a record out of the middle; retention takes whole beginnings.
         if "compact" not in self.context.topics.topic(wire).cleanup:
             return False
         # A filler stands for a record that the broker lost, so it counts as one that is not there.

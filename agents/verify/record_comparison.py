@@ -217,12 +217,14 @@ class PublishedRecords:
     def retention_took(self, record: NewRecord) -> bool:
         """Whether retention may have deleted it: its partition lost the beginning, and nothing of its source was found yet."""
         source = header(record, "ce_source") or ""
+        # Retention takes the oldest first, so after one that is found nothing of its source is gone.
         return self.begins[record.topic, record.partition] > 0 and (record.topic, record.partition, source) not in self.found
 
     def gap(self, topic: str, partition: int, source: str, turn: int) -> str:
         """Where in a partition a missing record of this source and turn would be, in words: after and before which offsets."""
         place = (topic, partition, source)
         if place not in self._by_turn:
+            # Made only where something is missing, because it sorts all that a partition has.
             entries = [e for e in self.records[topic].values() if e.place.partition == partition and e.source == source]
             self._by_turn[place] = sorted((e.at, e.place.offset) for e in entries)
         turns_and_offsets = self._by_turn[place]
@@ -276,6 +278,7 @@ def _apply(entries: dict[str, PublishedRecord], record: Record, codec: Codec, *,
     if first is None:
         seal = digest(record, codec)
         entries[key] = PublishedRecord(record.place, seal, header(record, "ce_source") or "", _at(record), late=late)
+    # After a crash a worker publishes its last turn again, which is no fault where it says the same.
     elif _says_the_same(first.digest, record, codec):
         first.repeats += 1
     else:

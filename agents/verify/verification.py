@@ -82,6 +82,7 @@ def verify(
     report, moved = VerificationReport(), repartitioned_copy.moved_until(context)
     for stage in stages:
         lacking = _lacking(context, stage)
+        # With a worker's mark the stage was at work, so a topic that is missing was lost, and not merely not made yet.
         if lacking and not any(name == stage.name and mark.turn >= 0 for (name, _), mark in (committed or {}).items()):
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
@@ -183,8 +184,9 @@ class _StageVerification:
         return not gone and not ticks
 
     def _lost_ticks(self, start: TaskStart | None) -> str:
-        """Which ticks are needed and gone, by which turns end: without them others would be recomputed than were taken."""
+        """Which ticks are needed and gone."""
         topics = self.context.topics
+        # Ticks say where turns end: without them others would be recomputed than were taken.
         begin, end = (find(*clock_log.place(topics)) for find in (self.context.log.begin, self.context.log.end))
         needed = 0 if start is None or start.tick is None else start.tick[0]
         if begin <= needed:
@@ -222,6 +224,7 @@ class _StageVerification:
                 continue
             self._count(entry)
             where = f"'{header(record, 'ce_id')}' of turn {taken.turn} at {entry.place}"
+            # Of today's version every byte has to agree; an older one was written in another form.
             if not entry.digest.version:
                 if entry.digest.whole != record_comparison.whole_digest(record):
                     self._differs(task.partition, where, entry, record)

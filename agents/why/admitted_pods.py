@@ -39,6 +39,7 @@ def is_admission_of(outcome: ActionFinished, pod_name: str) -> bool:
 def nearest(admissions: Iterable[ActionFinished], created: datetime | None) -> ActionFinished | None:
     """What was seen of the pod itself; else the offer nearest to its creation, or the newest one if that is unknown."""
     admissions = list(admissions)
+    # An offer has only the prefix that all pods of an owner share; what was seen has the pod's own name.
     admissions = [
         admission for admission in admissions if admission.result is Result.DONE and not admission.subject.name.endswith("%")
     ] or admissions

@@ -65,6 +65,7 @@ _WHAT: Mapping[type, str] = {
     **scaling_texts.WHAT,
 }
 _WORDS: Mapping[object, str] = {None: "not set", "": "not set", True: "yes", False: "no"}
+# A status is kept equal to the newest decision, so it is no plan, and yet it has outcomes.
 _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 

@@ -70,6 +70,7 @@ def explain(context: LogContext, asked: str) -> Explanation:
     search = _Search(context.log, context.codec, context.topics)
     explanation = search.explain(asked)
     event = search.event_at(explanation.decision.place)
+    # What ended there is asked last, and does not change what is explained.
     return replace(explanation, harm=tuple(workload_past.harms(context, asked, event, search.mentioning)))
 
 
@@ -83,6 +84,7 @@ class _Search:
         if _PLACE.fullmatch(asked):
             return self._at_place(asked)
         record = self._by_id(asked) or self._by_outcome(asked)
+        # Only a workload's name has so many slashes, so the searches for pods and nodes, which read much, are left out.
         if record is None and asked.count("/") >= _WORKLOAD:
             return self._workload(asked)
         # Before its admission, for what people ask of a pod that waits for a node is why it waits.
@@ -158,6 +160,7 @@ class _Search:
             event = self.codec.decode_or_none(record)
             if not isinstance(event, RequestsRecommended) or asked not in names_of(event.workload):
                 continue
+            # The newest by event time: a repeat after a crash may stand behind a newer one.
             key = event.workload.key
             if key not in newest or event.at >= newest[key][0]:
                 newest[key] = (event.at, record)

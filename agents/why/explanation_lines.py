@@ -72,6 +72,7 @@ def _harm(harms: Sequence[Harm], *, full: bool) -> Iterator[str]:
         return
     shares = ", ".join(f"{count} {verdict.value}" for verdict, count in harm.counts(harms).items() if count)
     yield f"what ended here: {len(harms)} in all, {shares}"
+    # The newest are what somebody asks about; the old ones would push the decision out of sight.
     hidden = 0 if full else max(0, len(harms) - _MOST_HARM)
     if hidden:
         yield f"   · {hidden} earlier {'one is' if hidden == 1 else 'ones are'} not shown: -v lists all"

@@ -54,16 +54,14 @@ class Harm:
 
 @dataclass(frozen=True)
 class WorkloadPast:
-    """What the log has of one workload, in any order. `complete_since`: from when on it has all of that; None is always.
-
-    Each kill and each lost pod asks for all of it, so it is sorted once.
-    """
+    """What the log has of one workload, in any order. `complete_since`: from when on it has all of that; None is always."""
 
     events: Sequence[object]
     complete_since: datetime | None = None
 
     @cached_property
     def _by_kind(self) -> Mapping[type, list[Any]]:
+        # Each kill and each lost pod asks for all of it, so it is sorted once.
         by_kind: dict[type, list[Any]] = {}
         for event in sorted(self.events, key=lambda event: event.at):  # type: ignore[attr-defined]  # all have a time
             by_kind.setdefault(type(event), []).append(event)

@@ -44,6 +44,7 @@ def about_node(name: str, mentioning: Mentioning, decode: Decode) -> Record | No
             case _:
                 return False
 
+    # A group rarely grows or is refused, and its nodes say then what happens in it.
     return _newest(name, fits, mentioning, decode) or _newest(
         name, lambda event: isinstance(event, NodeRemovalPlanned) and event.group == name, mentioning, decode
     )
@@ -52,13 +53,14 @@ def about_node(name: str, mentioning: Mentioning, decode: Decode) -> Record | No
 def about_waiting_pod(pod_name: str, mentioning: Mentioning, decode: Decode) -> Record | None:
     """The newest decision about a pod that waits for a node: growth for it, or why none of its shape is helped.
 
-    None for a pod that does not wait. Decisions about other pods of its shape count.
+    None for a pod that does not wait.
     """
     placed = _placement(pod_name, mentioning, decode)
     if placed is None or not placed.unschedulable:
         return None
     key = f"{placed.pod.namespace}/{placed.pod.name}"
     growth = _newest(key, lambda event: isinstance(event, ScaleUpPlanned) and key in event.examples, mentioning, decode)
+    # A refusal is about all pods of a shape, so one that was said of another pod of it counts, too.
     refused = _newest(
         placed.shape,
         lambda event: isinstance(event, ScaleRefused) and event.subject.uid == placed.shape,
@@ -107,7 +109,7 @@ def places(
     pods = {pod.uid: pod for pod in _pods(removal, mentioning, decode)}
     if not pods:
         return []
-    # ".join(|A search reads all of a topic, so outcomes and decisions are each searched once for all pods.
+    # A search reads all of a topic, so outcomes and decisions are each searched once for all pods.
     named = re.compile("|".join(map(re.escape, pods)).encode())
     done = [event for event in _done(named, mentioning, decode) if event.subject.uid in pods]
     carried_out = {event.decision for event in done}

@@ -109,6 +109,7 @@ def _removal(event: NodeRemovalPlanned) -> Numbers:
 def _buffer(event: CapacityBufferSeen) -> Numbers:
     like = f"{event.workload_kind}/{event.workload_name}" if event.workload_kind else f"PodTemplate/{event.template_name}"
     wants = {"replicas": event.replicas, "percentage": event.percentage, "limits": event.limits and amounts(event.limits)}
+    # A buffer names one of these; the others would only say that they are not set.
     wants = {name: number for name, number in wants.items() if number is not None}
     shown = {} if event.shown is None else {"shows": event.shown.message}
     return {"buffer": f"{event.namespace}/{event.name}", "pods like": like, **wants, **shown}

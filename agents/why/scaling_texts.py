@@ -17,6 +17,7 @@ def _named(event: Any) -> Numbers:
 
 
 def _ehpa(event: EhpaChanged) -> Numbers:
+    # Kubernetes takes a missing minimum for 1.
     bounds = f"{1 if event.min_replicas is None else event.min_replicas} to {event.max_replicas}"
     why = {"unsupported": event.unsupported} if event.unsupported else {}
     metrics = [f"{metric.type} {metric.name}" for metric in event.metrics]

@@ -31,6 +31,7 @@ def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
     newest: PodChanged | PodDeleted | None = None
     for event in _pods(asked, mentioning, decode):
         pod = event.pod
+        # A name may be of any pod that there ever was, so the newest is meant.
         if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}") and (newest is None or event.at >= newest.at):
             newest = event
     if newest is None:
@@ -82,6 +83,7 @@ def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) 
             pods_by_workload[event.workload.key] += 1
     if not pods_by_workload:
         return None
+    # Several workloads may be called so; the largest is the likeliest to be meant.
     [(key, count), *_] = pods_by_workload.most_common()
     pods_of = f"{count} {'pod' if count == 1 else 'pods'}"
     if lost:

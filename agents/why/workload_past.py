@@ -30,6 +30,7 @@ def read(context: LogContext, workload: str, mentioning: Mentioning) -> Workload
         for text in texts.get(topic, (f'"{name}"',)):
             for record in mentioning(text, topic):
                 event = context.codec.decode_or_none(record)
+                # A name is a part of other names, and an id may be repeated after a crash.
                 if _is_of(event, workload) and (ident := getattr(event, "id", "")) not in seen:
                     events.append(event)
                     seen |= {ident} - {""}

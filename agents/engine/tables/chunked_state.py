@@ -49,7 +49,7 @@ class StatePart(Protocol):
 class BucketKey:
     """The hash key by which a state's object tables scatter names over their buckets. Empty until the first records come.
 
-    A tenant cannot choose names that all fall into one bucket. The key only decides where things are kept.
+    The key only decides where things are kept.
     """
 
     name = "bucket-key"
@@ -62,6 +62,7 @@ class BucketKey:
         """Make the key of the first turn that has records. Returns whether it was made now."""
         if self.value or not any(turn.inputs.values()):
             return False
+        # Without a key a tenant could choose names that all fall into one bucket.
         # Of the first records that the state ever took in, so that a replay has the same key. A tenant sees few of these.
         digest = blake2b(b"%d" % turn.number, digest_size=32)
         for records in turn.inputs.values():

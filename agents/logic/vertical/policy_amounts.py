@@ -178,7 +178,8 @@ def _builtin(of: JudgedContainers, places: Indices) -> RecommendedColumns:
 
 
 def _freeze(columns: EvidenceColumns) -> None:
-    """Make arrays read-only, because a policy that writes into them would change what the next container sees."""
+    """Make arrays read-only."""
+    # A policy that writes into them would change what the next container sees.
     arrays = [columns.cpu.starts, columns.memory.starts, columns.first, columns.last, columns.samples]
     arrays += [columns.least_cpu, columns.least_memory]
     columns.in_place.flags.writeable = False

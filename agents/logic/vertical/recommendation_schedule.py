@@ -64,10 +64,7 @@ class TurnSpan:
 
 
 class Slots:
-    """Due times of many elements, each as an offset within the period.
-
-    Once they have been asked for a few turns they are sorted, so that a turn looks at the few that are due and not at all.
-    """
+    """Due times of many elements, each as an offset within the period."""
 
     UNSORTED = 4
     """Turns after which they are sorted: in a rollout they are made anew each turn, and sorting takes as long as many turns."""
@@ -87,6 +84,7 @@ class Slots:
         if len(self._order) != len(self.offsets):
             self._order = np.argsort(self.offsets)
             self._sorted = self.offsets[self._order]
+        # Sorted, a turn looks at the few that are due, and not at all.
         first, last = self._sorted.searchsorted((span.before % self._period, span.now % self._period), "right").tolist()
         if span.before % self._period <= span.now % self._period:
             return np.sort(self._order[first:last])
