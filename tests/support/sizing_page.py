@@ -96,7 +96,7 @@ def volume_gib(containers: int) -> int:
 def _whole_table(rows: Mapping[str, float]) -> list[str]:
     head = [
         "",
-        "| containers | Ullage: memory | CPU | Kafka: memory | CPU | written a day | on disk, as long as kept | a volume for that |",
+        "| containers | Ullage: memory | CPU | Kafka: memory | CPU | written a day | on disk, as kept | a volume |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines = []
