@@ -10,11 +10,15 @@ from aiokafka.abc import AbstractTokenProvider
 
 from streams.log import record_batches
 from streams.log.kafka_connection import OAUTH, KafkaConnection
-from streams.log.kafka_log import COMPRESSION
 from streams.log.msk_tokens import MskTokens
 
 # At import, so that no client of this process can read a batch before it is guarded.
 record_batches.guard(aiokafka.consumer.fetcher)
+COMPRESSION = "zstd"
+"""How a worker compresses. Of what lz4 leaves, 100 decisions in a batch take 58 %, seven 72 %, and checkpoints 86 %.
+
+aiokafka's lz4 takes four times as long where there is much. One decision alone takes 9 µs more to write, and again to read.
+"""
 
 
 def options(where: KafkaConnection) -> dict[str, Any]:

@@ -58,7 +58,7 @@ QUESTION_SECONDS = 5.0
 CLOSE_SECONDS = 1.0
 """For how long a producer's thread is waited for that was told to end, whatever it has not sent."""
 COMPRESSION = "lz4"
-"""How every producer compresses: decisions become a quarter, 7 µs each. zstd makes a fifth, but readers take thrice as long."""
+"""How every producer but a worker's compresses."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
 ALONE = 512 << 10

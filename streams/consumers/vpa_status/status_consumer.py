@@ -40,8 +40,8 @@ from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 
 _SOURCE = "/ullage/consumer/status"
-_IDLE = 0.2
-"""Seconds between looks at the log."""
+_IDLE = 0.5
+"""Seconds between looks at the log; recommendations come with turns."""
 _LOG_AGAIN = 1.0
 """Seconds until the log is asked again when it was away."""
 _AT_ONCE = 100
