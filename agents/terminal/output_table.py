@@ -2,13 +2,14 @@
 
 A row is a mapping from column to text or number; the columns stand in the order of the first row's keys. Forms for programs carry
 numbers in base units (cores, bytes), which the caller puts into rows of their own. A table fits the terminal: columns that the
-caller can spare go first, then long cells lose their middle, and the last column goes on below. `wide` leaves all as it is.
+caller can spare go first, then words go on below and long names lose their middle. `wide` leaves all as it is.
 """
 
 import csv
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 import orjson
@@ -131,10 +132,17 @@ def aligned(
     _shorten(widths, first, room)
     below = sum(widths[name] + _GAP for name in first)
     for at in range(len(rows) + 1):
-        head = "".join(line_fitting.shortened(cells[name][at], widths[name]).ljust(widths[name] + _GAP) for name in first)
-        for number, part in enumerate(line_fitting.wrapped(cells[last][at], max(room - below, _LEAST), hanging=0)):
-            line = f"{head if number == 0 else ' ' * below}{part}".rstrip()
+        heads = [_within(cells[name][at], widths[name]) for name in first]
+        tail = line_fitting.wrapped(cells[last][at], max(room - below, _LEAST), hanging=0)
+        for number, parts in enumerate(zip_longest(*heads, tail, fillvalue="")):
+            padded = (part.ljust(width + _GAP) for part, width in zip(parts, widths.values(), strict=True))
+            line = "".join(padded).rstrip()
             yield _coloured(line, {name: cells[name][at] for name in widths}, widths) if coloured and number == 0 else line
+
+
+def _within(cell: str, width: int) -> list[str]:
+    """A cell in lines of at most `width` characters: words go on below, and one that is longer loses its middle."""
+    return [line_fitting.shortened(part, width) for part in line_fitting.wrapped(cell, width, hanging=0)]
 
 
 def _coloured(line: str, cells: Mapping[str, str], widths: Mapping[str, int]) -> str:

@@ -59,7 +59,10 @@ def test_no_line_is_wider_than_the_terminal_unless_it_is_one_word(
     monkeypatch.setenv("COLUMNS", str(width))
     lines = asked(words, day, capsys)
     assert lines
-    assert [line for line in lines if len(line) > width and " " in line.strip()] == []
+    last = {
+        line: line.strip().rpartition("  ")[2] for line in lines
+    }  # of a table the last column, which alone goes over the edge
+    assert [line for line in lines if len(line) > width and " " in last[line]] == []
 
 
 def test_a_program_gets_the_same_at_every_width(

@@ -29,6 +29,15 @@ def test_the_last_column_goes_on_below_where_a_terminal_has_no_room() -> None:
     ]
 
 
+def test_words_of_another_column_go_on_below_and_none_is_cut() -> None:
+    rows = [{"what": "vertical policy set", "about": "demo/shop/Deployment/search", "detail": "it is all well by now"}]
+    assert list(output_table.aligned(rows, (), (), 55)) == [
+        "WHAT             ABOUT            DETAIL",
+        "vertical policy  demo/…nt/search  it is all well by now",
+        "set",
+    ]
+
+
 def test_a_line_is_as_long_as_it_likes_where_no_terminal_is() -> None:
     whole = ["WHAT    NOTE", "worker  it waits for a tick of the clock", "clock"]
     assert list(output_table.lines("table", ROWS, ())) == whole
