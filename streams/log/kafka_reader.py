@@ -25,7 +25,7 @@ Offsets = Callable[[Collection[TopicAndPartition], int], Mapping[TopicAndPartiti
 LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
 """What the client raises at a position that the log does not have any more: retention, another leader or a new topic took it."""
 PATIENCE = 30.0
-LONGEST_FETCH_MS = 100
+LONGEST_FETCH_MS = 250
 """How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
 the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either.
 Who reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did."""
