@@ -8,8 +8,12 @@ from datetime import datetime, timedelta
 
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 
-FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=2)
-"""How long it lasts after the first loss, and at most; each loss doubles it."""
+FIRST, LONGEST = timedelta(minutes=20), timedelta(hours=2)
+"""How long it lasts after the first loss, and at most; each loss doubles it.
+
+Even the shortest is longer than 1,000 s, after which a controller tries again at the latest whose pods were refused for long: a
+pause that is over by then would let no pod come. Source: DefaultControllerRateLimiter in client-go's workqueue.
+"""
 REMEMBERED = timedelta(hours=6)
 """How long after its loss a pause makes the next one longer; outcomes that are older than this count for nothing."""
 _MOST_DOUBLINGS = 10

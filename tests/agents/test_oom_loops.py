@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.demo.demo_settings import START
+from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.vpa_conditions import ConditionStatus
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitType
@@ -144,6 +145,17 @@ def test_a_loop_that_a_limit_range_keeps_going_names_it_and_what_to_change(mode:
     for reason in said:
         assert "a LimitRange o" in reason, reason
         assert reason.endswith(("raise the LimitRange's max", "change the LimitRange of type Pod")), reason
+
+
+def test_resizes_that_come_to_nothing_are_tried_less_and_less_often_and_the_loop_says_why() -> None:
+    """What a LimitRange leaves to the pod is shared out so that the other container would have less than it uses."""
+    containers = template("app", 1500, 0, 300, 300), template("side", 700, 0, 800, 800)
+    limits = (Limit(LimitType.POD, most=Amounts(None, Bytes(1700 * MIB))),)
+    world = OomWorld(3, containers, UpdateMode.IN_PLACE, limits=limits, hours=2.0).play()
+    planned = [each for each in world.events if isinstance(each, ResizePlanned)]
+    assert len(planned) <= 3 * 9  # before: 3 in each quarter of a minute
+    said = [each.reason for each in world.refusals if each.guard == "oom-bound"]
+    assert "came to nothing (container 'side' uses 734003200 bytes of memory" in said[-1]
 
 
 @pytest.mark.parametrize("vpa", [True, False])

@@ -150,6 +150,20 @@ def _quota(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return None if cluster.settings.profile == UpdaterProfile.UPSTREAM else api_refusals.of_quotas(candidate, cluster.quotas)
 
 
+def _refused(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    """Where the last resizes of a pod were refused, the next would be, too, until something changes that nobody tells us."""
+    situation = candidate.situation
+    refused, revert = situation.history.refused, situation.recommended.reverted
+    if candidate.action is not Action.RESIZE or refused is None or cluster.settings.profile == UpdaterProfile.UPSTREAM:
+        return None
+    if set(situation.unboosts) - set(situation.history.tried) or (revert is not None and refused.at < times.to_ms(revert.at)):
+        return None  # it asks for something else than what was refused
+    if (cluster.now - refused.at) / 1000 >= refused.pause():
+        return None
+    last = "last resize" if refused.count == 1 else f"last {refused.count} resizes"
+    return f"the pod's {last} came to nothing ({refused.reason}); the next is tried after {refused.pause():g} s"
+
+
 def _is_lost(candidate: Candidate, groups: Iterable[ReplicaCounts]) -> bool:
     """Whether the pod is killed for want of memory again and again, and new pods do come: another one takes nothing away."""
     if UpdateReason.QUICK_OOM not in candidate.why or serves(candidate.situation.pod.fact):
@@ -311,6 +325,7 @@ _JUDGEMENTS: Mapping[str, Judgement] = {
     "unpatched": _unpatched,
     "successor": _successor,
     "quota": _quota,
+    "refused": _refused,
     "cool-down": _cool_down,
     "replicas": disruption_guards.replicas,
     "tolerance": disruption_guards.tolerance,

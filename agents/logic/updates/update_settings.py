@@ -19,7 +19,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 12
+PROGRAM = 13
 """Counts changes of this capability's code that change what is decided."""
 
 

@@ -4,7 +4,7 @@ The values are frozen; their fields stand in checkpoints.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agents.logic.updates.workload_evictions import PodsBefore
@@ -12,6 +12,8 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
 from schemas.policies.control import RevertRequested
+
+_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,23 @@ class OpenPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedResize:
+    """The last resize of a pod that came to nothing: in turn `at`, for this reason, as the `count`th in a row."""
+
+    at: int
+    reason: str
+    count: int
+
+    def pause(self) -> float:
+        """Seconds until the next one is tried: a minute, twice as many after each further refusal, up to an hour."""
+        return min(60.0 * 2.0 ** min(self.count - 1, _DOUBLINGS), 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
 class PodHistory:
     """What the updater did about a pod, and the result. Times are turn numbers.
 
-    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
+    `acted`: the last plan; `refused`: its last resizes, if they were refused; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
     pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
     plan was to end.
     """
@@ -77,6 +92,12 @@ class PodHistory:
     infeasible: Mapping[str, Amounts] = field(default_factory=dict)
     unboosted: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
+    refused: RefusedResize | None = None
+
+    def without_resize(self, reason: str, now: int) -> "PodHistory":
+        """After a resize that was refused, or that failed."""
+        count = 1 if self.refused is None else self.refused.count + 1
+        return replace(self, plan=None, refused=RefusedResize(now, reason, count))
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out.

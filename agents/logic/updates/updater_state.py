@@ -37,6 +37,9 @@ from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import Mode, RevertEnded, RevertRequested
 
+_REFUSALS = frozenset({OutcomeDetail.BELOW_USE, OutcomeDetail.INVALID})
+"""Why the resizer itself refuses a resize that would be planned again as it is."""
+
 
 class UpdaterState:
     """All clusters of a partition."""
@@ -293,10 +296,12 @@ class UpdaterState:
             history = replace(history, plan=replace(plan, done=True))
         elif event.action is Action.RESIZE and event.result is Result.DONE:
             ended = (*history.unboosted, *plan.unboosts)
-            history = replace(history, plan=None, resize_failed=False, infeasible={}, unboosted=ended)
+            history = replace(history, plan=None, resize_failed=False, infeasible={}, unboosted=ended, refused=None)
         elif event.action is Action.RESIZE and event.result is Result.FAILED:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
-            history = replace(history, plan=None, resize_failed=True, infeasible=infeasible)
+            history = replace(history.without_resize(event.reason, now), resize_failed=True, infeasible=infeasible)
+        elif event.action is Action.RESIZE and event.detail in _REFUSALS:
+            history = history.without_resize(event.reason, now)
         elif event.action is Action.EVICT and event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND:
             noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, plan.expect)
             self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))

@@ -5,10 +5,11 @@ nobody makes. An offer is done for each pod that the sources report with its not
 came within `PATIENCE`, although a source was at work. Pods of one controller that are alike share an offer, and the tries of a
 controller whose pod is refused are one offer, however many they are.
 
-A loss after several tries of a controller that cannot make the pods that it wants means that the workload's patched pods are
-refused, so its new pods are left as they are, for longer each time: a rollout makes its pods even if our patch stands in the way.
-That the controller cannot is what the source says of it, so that reviews which somebody made up pause nothing. All of this
-follows from the log, so every replica and every later process concludes the same, and says it word for word.
+A loss of a controller that cannot make the pods that it wants means that the workload's patched pods are refused, so its new pods
+are left as they are, for longer each time: a rollout makes its pods even if our patch stands in the way. That the controller
+cannot is what the source says of it, so that reviews which somebody made up pause nothing; of a controller of which nobody says
+anything, several tries without a pod mean the same. All of this follows from the log, so every replica and every later process
+concludes the same, and says it word for word.
 """
 
 import threading
@@ -43,7 +44,7 @@ REACH = admission_pauses.REMEMBERED
 PODS_REACH = timedelta(minutes=10)
 """How far back pods are looked for."""
 _ENOUGH_TRIES = 2
-"""A controller whose pod is refused tries again within seconds; a single review may be of a pod that nobody wanted later."""
+"""Of a controller of which nobody says anything: a single review may be of a pod that nobody wanted later."""
 _SAY_WHY = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Kinds of controllers of which the source says why they cannot make pods. Of others nobody knows, so tries are enough."""
 _MOST = 50_000
@@ -82,7 +83,9 @@ class Offers:
         self._pauses: dict[str, AdmissionPause] = {}
         """By the workload's key."""
         self._refusals: OrderedDict[tuple[str, str], str] = OrderedDict()
-        """What was answered to controllers that cannot make pods, by namespace and kind/name."""
+        """What was answered to controllers when they made pods, by namespace and kind/name; empty where they can."""
+        self._vain: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """How many offers were lost since a pod of the controller came, by the same. One that has failed for long tries seldom."""
         self._heard: datetime | None = None
         """When a source was last at work."""
         self._due: list[OutcomeWithCause] = []
@@ -153,6 +156,7 @@ class Offers:
             return False
         self._concluded[conclusion.id] = None
         _bound(self._concluded)
+        self._count_losses(conclusion)
         offer = None if conclusion.admitted is None else self._offers.get(conclusion.admitted.offer)
         older = timedelta() if conclusion.result is Result.LOST else self.patience
         if offer is not None and offer.outcome.at - older <= conclusion.at:
@@ -164,6 +168,15 @@ class Offers:
         else:
             self._pauses[key] = pause
         return True
+
+    def _count_losses(self, conclusion: ActionFinished) -> None:
+        if conclusion.admitted is None:
+            return
+        key = conclusion.subject.namespace, conclusion.admitted.controller
+        lost = self._vain.pop(key, 0) + 1
+        if conclusion.result is Result.LOST:
+            self._vain[key] = lost
+            _bound(self._vain)
 
     def _seen(self, fact: PodChanged, place: Place) -> None:
         """A pod with a note was reported: the offer that it follows was taken."""
@@ -178,17 +191,23 @@ class Offers:
     def _note_controller(self, fact: ReplicaControllerChanged | ReplicaControllerRemoved) -> None:
         key = fact.namespace, f"{fact.kind}/{fact.name}"
         self._refusals.pop(key, None)
-        if isinstance(fact, ReplicaControllerChanged) and fact.refusal:
+        if isinstance(fact, ReplicaControllerChanged):
             self._refusals[key] = fact.refusal
             _bound(self._refusals)
 
     def _refused(self, offer: _Offer) -> str | None:
-        """What the controller was answered that cannot make the pod; empty if nobody says, None if it can or tried only once."""
-        controller = offer.admitted.controller
-        refusal = self._refusals.get((offer.outcome.subject.namespace, controller))
-        if offer.tries < _ENOUGH_TRIES or (refusal is None and controller.partition("/")[0] in _SAY_WHY):
+        """What the controller was answered that cannot make the pod; empty if nobody says, None if it can or tried only once.
+
+        A process that has just begun has heard nothing of a controller, but the log has the pauses that were said before.
+        """
+        subject, controller = offer.outcome.subject, offer.admitted.controller
+        said = self._refusals.get((subject.namespace, controller))
+        if said is not None:
+            return said or None
+        if controller.partition("/")[0] in _SAY_WHY and subject.workload not in self._pauses:
             return None
-        return refusal or ""
+        tries = offer.tries + self._vain.get((subject.namespace, controller), 0)
+        return "" if tries >= _ENOUGH_TRIES else None
 
     def _losses(self, now: datetime) -> Iterator[OutcomeWithCause]:
         for offer in self._offers.values():

@@ -155,3 +155,21 @@ def test_a_quota_with_room_for_all_keeps_no_pod_from_more(tmp_path: Path) -> Non
     there = [event.containers[0].requests.cpu or 0 for uid, event in newest.items() if uid not in gone]
     assert len(there) == 10
     assert min(there) > 1.0
+
+
+def test_a_rule_that_refuses_only_what_is_recommended_keeps_no_pod_away(tmp_path: Path) -> None:
+    """Each kill asks for more, so each of the controller's tries, which are minutes apart by then, is offered something else."""
+    rule = "policies:\n- {name: shop/no-giants.example.com, most: {memory: 1Gi}}"
+    scenario = LOOP.replace("  keep: 3\n", "").replace("length: 1h", "length: 90m")
+    (tmp_path / "scenario.yaml").write_text(f"{scenario}{rule}\n")
+    assert cli.run(["simulate", str(tmp_path / "scenario.yaml"), "--keep", str(tmp_path / "kept"), "-o", "json"]) == 0
+    there, alone = set[str](), set[datetime]()
+    for event in _events(tmp_path / "kept" / "log.jsonl"):
+        if isinstance(event, PodChanged):
+            there.add(event.pod.uid)
+        elif isinstance(event, PodDeleted):
+            there.discard(event.pod.uid)
+        if isinstance(event, PodChanged) and len(there) < 3:
+            alone.add(event.at.replace(second=0, microsecond=0))
+    assert len(there) == 3
+    assert len(alone) < 20, "minutes in which a pod was missing"

@@ -174,10 +174,10 @@ def test_after_a_loss_new_pods_are_left_as_they_are_and_then_it_is_tried_again(s
     assert scene.requests() == ASKED
     refused = scene.finished()[-1]
     assert refused.result is Result.REFUSED
-    assert "new pods of 'demo/default/Deployment/web' are left as they are until 00:06:00 UTC: no pod of" in refused.reason
+    assert "new pods of 'demo/default/Deployment/web' are left as they are until 00:21:00 UTC: no pod of" in refused.reason
     assert "this would have been set: what VPA or policy 'web' asks for" in refused.reason
     assert "are left as they are" in scene.ask()["warnings"][0]
-    scene.go(361)
+    scene.go(1261)
     assert scene.requests() == GIVEN
 
 
@@ -194,14 +194,14 @@ def test_each_loss_doubles_the_pause_up_to_two_hours_and_a_pod_that_comes_ends_i
             now += 60
             scene.go(now)
         pauses.append((now - lost_at) / 60)
-    assert pauses == [5, 10, 20, 40, 80, 120, 120]
+    assert pauses == [20, 40, 80, 120, 120, 120, 120]
     scene.see(scene.attempt(99), "web-1-a", now + 1)
     scene.go(now + 2)
     scene.attempt(100)
     scene.attempt(101)
     scene.go(now + 62)
     assert scene.requests() == ASKED
-    scene.go(now + 2 + 60 + 301)
+    scene.go(now + 2 + 60 + 1201)
     assert scene.requests() == GIVEN
 
 
@@ -240,6 +240,44 @@ def test_where_no_source_says_why_a_controller_has_no_pods_its_tries_are_enough(
     scene.go(61)
     assert scene.results() == [Result.OFFERED, Result.LOST]
     assert scene.requests() == ASKED
+
+
+def test_a_controller_that_tries_once_in_a_quarter_of_an_hour_makes_its_pod_at_the_next_try(scene: Scene) -> None:
+    """As a ReplicaSet does whose pods were refused for long."""
+    scene.answer_controller()
+    scene.attempt(0)
+    scene.go(61)
+    scene.go(1000)
+    assert scene.requests() == ASKED
+
+
+def test_single_tries_of_a_controller_of_which_nobody_says_anything_count_together_until_a_pod_comes(scene: Scene) -> None:
+    owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web-1", "uid": "u", "controller": True}
+
+    def attempt(number: int, cpu: float) -> None:
+        scene.recommend(number, cpu)
+        scene.view.catch_up()
+        scene.ask(scene.pod(name=None, generateName="web-1-", ownerReferences=[owner]), uid=f"try-{number}")
+
+    attempt(0, 0.25)
+    scene.go(61)
+    assert scene.requests(dryRun=True) == GIVEN
+    attempt(1, 0.5)
+    scene.go(1200)
+    assert [each.detail for each in _of(scene.finished(), Result.LOST)] == [OutcomeDetail.NONE, OutcomeDetail.NOT_SEEN]
+    assert scene.requests(dryRun=True) == ASKED
+
+
+def test_a_process_that_has_heard_nothing_of_a_controller_goes_by_the_pauses_in_the_log(scene: Scene) -> None:
+    scene.answer_controller()
+    scene.attempt(0)
+    scene.go(61)
+    scene.go(1300)
+    assert scene.requests(dryRun=True) == GIVEN
+    after = scene.restarted()
+    after.attempt(1)
+    after.go(1361)
+    assert after.requests() == ASKED
 
 
 def test_another_process_concludes_what_an_earlier_one_offered_and_keeps_its_pauses(scene: Scene) -> None:
