@@ -199,7 +199,8 @@ class CapacityBufferSeen:
 
     `template` is the shape of one of its pods, `template_name` and `template_generation` are those of the PodTemplate. Where it
     names a workload, `template` is what that would make, if it has no pods now. `limits` bound what all of its pods request
-    together, in whole amounts, CPU in thousandths of a core. `percentage` is of the workload's pods.
+    together, in whole amounts, CPU in thousandths of a core. `percentage` is of the workload's pods. `unseen` is the kind of what
+    it names, such as `podtemplates`, if the source's account may not see that kind.
     """
 
     at: datetime
@@ -217,6 +218,7 @@ class CapacityBufferSeen:
     percentage: int | None = None
     limits: Mapping[str, int] | None = None
     shown: BufferShown | None = None
+    unseen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,8 @@ class KubeScene:
         everything = dict.fromkeys((*CONTROLLERS, *KINDS, *scaling, *updating))
         self.handle(*(WatchSynced(kind) for kind in kinds or everything))
 
-    def fail(self, kind: str) -> None:
-        self.handle(WatchFailed(kind, "403 forbidden"))
+    def fail(self, kind: str, *, refused: bool = False) -> None:
+        self.handle(WatchFailed(kind, "403 forbidden", refused))
 
     def handle(self, *notifications: Notification) -> None:
         self.source.handle(notifications)

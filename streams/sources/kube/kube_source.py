@@ -174,7 +174,7 @@ class KubeSource:
                     self._mark_synced(self._sync_status.kind_of(notification.watch))
                 case WatchFailed():
                     self._sync_status.mark_failed(notification.watch, notification.reason, refused=notification.refused)
-                    self._mark_unseen(self._sync_status.kind_of(notification.watch), notification.reason)
+                    self._mark_unseen(self._sync_status.kind_of(notification.watch), notification)
                 case ScaleFound():
                     if self._graph.record_scale(notification.key, notification.scale, notification.reason):
                         self._controller_changed(notification.key)
@@ -317,9 +317,12 @@ class KubeSource:
             for publisher in self._publishers:
                 publisher.synced(kind, controllers=controllers, at=self._now())
 
-    def _mark_unseen(self, kind: str, reason: str) -> None:
+    def _mark_unseen(self, kind: str, failed: WatchFailed) -> None:
+        for publisher in self._publishers if failed.refused else ():
+            if isinstance(publisher, SchedulingPublisher):
+                publisher.refused(kind, self._now())
         if kind in CONTROLLERS:
-            self._graph.mark_unseen(CONTROLLERS[kind], reason)
+            self._graph.mark_unseen(CONTROLLERS[kind], failed.reason)
             self._retry_waiting()
 
     def _retry_waiting(self) -> None:

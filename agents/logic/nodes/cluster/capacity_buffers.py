@@ -140,6 +140,8 @@ def _nature(
         there = sum(index.staying(shape) for shape in shapes)
     elif fact.template is not None:
         nature, there = fact_conversion.nature(fact.template), 0
+    elif fact.unseen:
+        raise _UnclearBufferError(f"the source's account may not list {fact.unseen}, so what it names cannot be seen")
     elif fact.workload_kind:
         who = f"{fact.workload_kind} '{fact.workload_name}'"
         raise _UnclearBufferError(f"no pod of {who} was seen that the buffer's pods could be like, and no template of it")

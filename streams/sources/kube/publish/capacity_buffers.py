@@ -1,9 +1,10 @@
 """CapacityBuffers, joined to facts with the PodTemplates that they name, or with the templates of workloads without pods.
 
-A workload that has pods needs no template: its newest pod shows more. A buffer's fact waits until all of it was listed.
+A workload that has pods needs no template: its newest pod shows more. A buffer's fact waits until the kind of what it names was
+listed, and says so where our account may not see that kind; other buffers do not wait for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,9 +19,11 @@ from streams.clients.kube.scheduling_objects import (
 )
 from streams.clients.kube.watched_objects import TemplatedController, TemplatedReplicationController
 from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.watch.watched_resources import CONTROLLERS
 
-CONTROLLERS = "controllers"
-"""All kinds of workloads, as one of the kinds that a buffer's fact waits for."""
+_BUFFERS, _TEMPLATES = "capacitybuffers", "podtemplates"
+_RESOURCES = {kind: resource for resource, kind in CONTROLLERS.items()}
+"""By the kind of a workload, what the API calls all of these."""
 TEMPLATED = TemplatedController, TemplatedReplicationController
 """Workloads that were read with their templates."""
 _LONGEST = 500
@@ -38,12 +41,19 @@ class CapacityBuffers:
         """The shapes of their pods, and their generations."""
         self._idle: dict[str, PodShapeSeen] = {}
         """What workloads without pods would make, by kind, namespace and name."""
-        self._unlisted = {"capacitybuffers", "podtemplates", CONTROLLERS}
+        self._unlisted = {_BUFFERS, _TEMPLATES, *CONTROLLERS}
+        self._refused = set[str]()
+        """Kinds that our account may not see, and never saw."""
 
     @property
-    def complete(self) -> bool:
-        """Whether all that exists was seen, so that a template which is not known does not exist."""
-        return not self._unlisted
+    def waiting(self) -> list[str]:
+        """The buffers whose facts wait for something that was not listed yet."""
+        return [name for name, buffer in sorted(self._buffers.items()) if not self._is_due(buffer)]
+
+    @property
+    def listed(self) -> bool:
+        """Whether all buffers that exist were seen."""
+        return _BUFFERS not in self._unlisted
 
     def see(self, found: CapacityBufferObject | PodTemplateObject, at: datetime) -> Iterable[str]:
         """Take an object in; the buffers whose facts may differ now. Raises ValueError for a bad quantity."""
@@ -77,12 +87,12 @@ class CapacityBuffers:
         if shape is not None:
             self._idle[key] = shape
         return (
-            [] if shape == before else self._due([name for name, one in sorted(self._buffers.items()) if _workload(one) == key])
+            [] if shape == before else self._due(self._named(lambda buffer: _workload(buffer) == key))
         )
 
     def gone(self, kind: str, name: str) -> Iterable[str]:
         """Forget an object; the buffers whose facts may differ now."""
-        if kind == "capacitybuffers":
+        if kind == _BUFFERS:
             self._buffers.pop(name, None)
             return [name]
         self._templates.pop(name, None)
@@ -90,15 +100,27 @@ class CapacityBuffers:
 
     def synced(self, kind: str) -> Iterable[str]:
         """All objects of a kind were listed; the buffers whose facts were held back until then."""
-        before = self.complete
+        if kind not in self._unlisted | self._refused:
+            return []
         self._unlisted.discard(kind)
-        return [] if before else self._due(sorted(self._buffers))
+        self._refused.discard(kind)
+        return self._due(self._named(lambda buffer: kind in (_BUFFERS, _kind_named(buffer))))
+
+    def refused(self, kind: str) -> Iterable[str]:
+        """Our account may not see a kind; the buffers whose facts waited for it. What was seen of it before stays."""
+        if kind not in self._unlisted or kind == _BUFFERS:
+            return []
+        self._unlisted.discard(kind)
+        self._refused.add(kind)
+        return self._due(self._named(lambda buffer: _kind_named(buffer) == kind))
 
     def fact(self, name: str, at: datetime) -> CapacityBufferSeen | None:
         """The fact about a buffer; None if there is no such buffer."""
         buffer = self._buffers.get(name)
         if buffer is None:
             return None
+        if (kind := _kind_named(buffer)) in self._refused:
+            return replace(buffer, at=at, unseen=kind)
         if buffer.workload_kind:
             return replace(buffer, at=at, template=self._idle.get(_workload(buffer)))
         shape, generation = self._templates.get(f"{buffer.namespace}/{buffer.template_name}", (None, None))
@@ -106,10 +128,21 @@ class CapacityBuffers:
 
     def _users(self, template: str) -> list[str]:
         """The buffers that name a template."""
-        return [name for name, one in sorted(self._buffers.items()) if f"{one.namespace}/{one.template_name}" == template]
+        return self._named(lambda buffer: f"{buffer.namespace}/{buffer.template_name}" == template)
+
+    def _named(self, such: Callable[[CapacityBufferSeen], bool]) -> list[str]:
+        return [name for name, buffer in sorted(self._buffers.items()) if such(buffer)]
 
     def _due(self, names: list[str]) -> list[str]:
-        return names if self.complete else []
+        return [name for name in names if self._is_due(self._buffers[name])]
+
+    def _is_due(self, buffer: CapacityBufferSeen) -> bool:
+        return self._unlisted.isdisjoint((_BUFFERS, _kind_named(buffer)))
+
+
+def _kind_named(buffer: CapacityBufferSeen) -> str:
+    """The kind of what a buffer names, as the API calls all of them; empty where nobody watches it."""
+    return _RESOURCES.get(buffer.workload_kind, "") if buffer.workload_kind else _TEMPLATES
 
 
 def _workload(buffer: CapacityBufferSeen) -> str:

@@ -38,11 +38,12 @@ from streams.clients.kube.watched_objects import ControllerObject, KubeObject, R
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
-from streams.sources.kube.publish.capacity_buffers import CONTROLLERS, TEMPLATED, CapacityBuffers
+from streams.sources.kube.publish.capacity_buffers import TEMPLATED, CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
+from streams.sources.kube.watch.watched_resources import CONTROLLERS
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -326,14 +327,20 @@ class SchedulingPublisher:
                 self._simple[kind].mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
-                self._buffers_synced(CONTROLLERS)
             case _:
                 pass
+        if kind in CONTROLLERS:
+            self._buffers_synced(kind)
 
     def _buffers_synced(self, kind: str) -> None:
         self._publish_buffers(self._buffer_objects.synced(kind))
-        if self._buffer_objects.complete:
-            self._buffers.mark_synced()
+        if self._buffer_objects.listed:
+            self._buffers.mark_synced(waiting=self._buffer_objects.waiting)
+
+    def refused(self, kind: str, at: datetime) -> None:
+        """Our account may not see a kind."""
+        self._at = at
+        self._publish_buffers(self._buffer_objects.refused(kind))
 
     def republish(self, at: datetime, older: timedelta) -> None:
         """Publish again what was last published this long ago, shapes with the pods that cite them."""

@@ -70,6 +70,10 @@ def test_pods_that_wait_come_before_buffers() -> None:
         ({"replicas": None, "limits": {"cpu": 5000}}, (True, 3, "ready")),
         ({"replicas": 2, "limits": {"cpu": 2000, "memory": 100 * GIB}}, (True, 1, "ready")),
         ({"template": None, "template_generation": None}, (False, None, "there is no PodTemplate 'tpl' in namespace 'shop'")),
+        (
+            {"template": None, "unseen": "podtemplates"},
+            (False, None, "the source's account may not list podtemplates, so what it names cannot be seen"),
+        ),
         ({"template_name": "", "template": None}, (False, None, "it names neither a PodTemplate nor a workload")),
         ({"limits": {"nvidia.com/gpu": 1}}, (False, None, "its limits name no resource that its pods request")),
         ({"replicas": None}, (False, None, "it says neither replicas nor a percentage of its workload nor limits")),

@@ -20,8 +20,8 @@ def template(cpu: str = "500m", generation: int = 1, name: str = "small") -> Pod
     return decoded(PodTemplateObject, {"metadata": meta, "template": {"metadata": {"labels": {"app": "x"}}, "spec": pod}})
 
 
-def buffer(status: dict[str, Any] | None = None, **spec: Any) -> CapacityBufferObject:
-    meta = {"name": "room", "namespace": "shop", "uid": "u", "generation": 1}
+def buffer(status: dict[str, Any] | None = None, name: str = "room", **spec: Any) -> CapacityBufferObject:
+    meta = {"name": name, "namespace": "shop", "uid": "u", "generation": 1}
     wanted = spec or {"podTemplateRef": {"name": "small"}, "replicas": 3, "limits": {"cpu": 2, "memory": "4Gi"}}
     return decoded(CapacityBufferObject, {"metadata": meta, "spec": wanted, "status": status or {}})
 
@@ -41,14 +41,50 @@ def test_a_buffer_waits_until_templates_are_listed_and_carries_the_shape_of_its_
     assert facts(scene) == []
     scene.see("podtemplates", template())
     scene.sync("podtemplates")
-    assert facts(scene) == []
-    scene.sync(*CONTROLLERS)
     [fact] = facts(scene)
     assert isinstance(fact, CapacityBufferSeen)
     assert fact.template is not None
     assert fact.template.requests["cpu"] == 500
     assert (fact.template.node_selector, fact.template_generation) == ({"disk": "ssd"}, 1)
     assert (fact.replicas, fact.limits) == (3, {"cpu": 2000, "memory": 4 << 30})
+
+
+def test_a_kind_that_may_not_be_seen_is_said_by_the_buffers_that_need_it_and_keeps_no_other(scene: KubeScene) -> None:
+    """RBAC answers 403 for one kind, while another one is not listed yet."""
+    plain = {"name": "web", "kind": "Deployment"}
+    scene.see("capacitybuffers", buffer(scalableRef=plain, name="web"), buffer(name="small"))
+    scene.see("capacitybuffers", buffer(scalableRef={**plain, "kind": "StatefulSet"}, name="cache"))
+    scene.sync("capacitybuffers", "deployments")
+    scene.fail("podtemplates", refused=True)
+    found = [fact for fact in facts(scene) if isinstance(fact, CapacityBufferSeen)]
+    assert [(fact.name, fact.unseen) for fact in found] == [("web", ""), ("small", "podtemplates")]
+    scene.see("podtemplates", template())
+    scene.sync("podtemplates")
+    later = facts(scene)[-1]
+    assert isinstance(later, CapacityBufferSeen)
+    assert (later.name, later.unseen, later.template is None) == ("small", "", False)
+
+
+def test_a_right_that_is_taken_away_leaves_what_was_seen_before(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("podtemplates", template())
+    scene.see("capacitybuffers", buffer())
+    scene.fail("podtemplates", refused=True)
+    scene.see("capacitybuffers", buffer(podTemplateRef={"name": "small"}, replicas=4))
+    fact = facts(scene)[-1]
+    assert isinstance(fact, CapacityBufferSeen)
+    assert (fact.replicas, fact.unseen, fact.template is None) == (4, "", False)
+
+
+def test_a_buffer_that_waits_at_a_restart_is_not_taken_for_gone(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("podtemplates", template())
+    scene.see("capacitybuffers", buffer())
+    scene.restart()
+    scene.see("capacitybuffers", buffer())
+    scene.sync("capacitybuffers")
+    scene.fail("podtemplates")
+    assert len(facts(scene)) == 1
 
 
 def test_a_changed_template_is_news_of_the_buffers_that_name_it(scene: KubeScene) -> None:
