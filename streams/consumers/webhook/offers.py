@@ -48,7 +48,9 @@ _ENOUGH_TRIES = 2
 _SAY_WHY = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Kinds of controllers of which the source says why they cannot make pods. Of others nobody knows, so tries are enough."""
 _MOST = 50_000
-"""Offers and pods that are remembered."""
+"""Offers and controllers that are remembered."""
+_MOST_EARLY = 2_000
+"""Offers that were not read yet, of which pods are remembered."""
 _LONGEST_UID = 80
 _OFFERED, _GIVEN = "a new pod was offered ", "a new pod was given "
 
@@ -86,6 +88,8 @@ class Offers:
         """What was answered to controllers when they made pods, by namespace and kind/name; empty where they can."""
         self._vain: OrderedDict[tuple[str, str], int] = OrderedDict()
         """How many offers were lost since a pod of the controller came, by the same. One that has failed for long tries seldom."""
+        self._early: OrderedDict[str, dict[str, tuple[PodChanged, Place]]] = OrderedDict()
+        """The first reports of pods whose offers were not read yet, by offer and uid: later ones may show a resize."""
         self._heard: datetime | None = None
         """When a source was last at work."""
         self._due: list[OutcomeWithCause] = []
@@ -141,6 +145,8 @@ class Offers:
         self._offers[key] = _Offer(outcome, outcome.admitted, cause, own)
         self._offers.move_to_end(key)
         _bound(self._offers)
+        for fact, place in self._early.pop(key, {}).values():
+            self._seen(fact, place)
         return True
 
     def _outcome(self, event: ActionFinished, cause: tuple[Place, ...]) -> None:
@@ -179,13 +185,21 @@ class Offers:
             _bound(self._vain)
 
     def _seen(self, fact: PodChanged, place: Place) -> None:
-        """A pod with a note was reported: the offer that it follows was taken."""
-        offer = None if fact.admitted is None else self._offers.get(fact.admitted.offer)
+        """A pod with a note was reported: the offer that it follows was taken.
+
+        A report that comes later than that may show a resize, so other amounts say nothing of those with which the pod came.
+        """
+        if fact.admitted is None:
+            return
+        offer, is_late = self._offers.get(fact.admitted.offer), fact.at - fact.created > self.patience
+        if offer is None and not is_late:
+            self._early.setdefault(fact.admitted.offer, {}).setdefault(fact.pod.uid, (fact, place))
+            _bound(self._early, _MOST_EARLY)
         if offer is None or fact.created < offer.outcome.at - self.patience:
             return
         offer.settled = True
         outcome = _taken(offer, fact)
-        if outcome.id not in self._concluded:
+        if not (is_late and outcome.result is not Result.DONE) and outcome.id not in self._concluded:
             self._due.append((outcome, (*offer.cause, place)))
 
     def _note_controller(self, fact: ReplicaControllerChanged | ReplicaControllerRemoved) -> None:
@@ -260,6 +274,6 @@ def offer_of(outcome: ActionFinished, *, review: str, changes: str) -> ActionFin
     return replace(outcome, id=identifier, result=Result.OFFERED, reason=f"{_OFFERED}{changes}")
 
 
-def _bound(remembered: "OrderedDict[Any, Any]") -> None:
-    while len(remembered) > _MOST:
+def _bound(remembered: "OrderedDict[Any, Any]", most: int = _MOST) -> None:
+    while len(remembered) > most:
         remembered.popitem(last=False)

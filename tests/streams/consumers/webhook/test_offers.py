@@ -397,3 +397,31 @@ def test_two_webhooks_say_the_same_of_a_pod_that_one_knew_only_at_a_later_report
     for event in an_hour_later:
         later.apply(event, place, ())
     assert later.conclude(at(3600)) == [], "it came, so it is not lost, even for who never saw it"
+
+
+def test_two_webhooks_say_the_same_of_a_pod_that_was_resized_before_one_of_them_read_its_offer(scene: Scene) -> None:
+    note = scene.attempt()
+    scene.outcomes.flush()
+    [offered] = scene.finished()
+    created = at(1).replace(microsecond=0)
+    seen = PodChanged(at(2), WEB, POD, PodPhase.PENDING, created, (ContainerSeen("c", AFTER),), controller="ReplicaSet/web-1")
+    seen = replace(seen, admitted=note)
+    resized, place = replace(seen, at=at(9), containers=(ContainerSeen("c", BEFORE),)), Place("pods", 0, 1)
+    in_order: tuple[Event, ...] = (offered, seen, resized)
+    said = []
+    for events in (in_order, (seen, resized, offered), (seen, offered, resized)):
+        offers = Offers(CLUSTER)
+        for event in events:
+            offers.apply(event, place, ())
+        said.append([outcome for outcome, _ in offers.conclude(at(10))])
+    assert [outcome.result for outcome in said[0]] == [Result.DONE]
+    assert said[1:] == [said[0], said[0]]
+
+
+def test_who_sees_a_pod_an_hour_later_with_other_amounts_says_nothing_of_those_with_which_it_came(scene: Scene) -> None:
+    note = scene.attempt()
+    scene.outcomes.flush()
+    after = scene.restarted()
+    after.see(note, "web-1-a", 3600, created=at(1).replace(microsecond=0), containers=(ContainerSeen("c", BEFORE),))
+    after.go(3601)
+    assert after.results() == [Result.OFFERED]
