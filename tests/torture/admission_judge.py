@@ -41,6 +41,8 @@ class NewPod:
     at: float
     came: bool = True
     """Whether the cluster made it; it may refuse a pod after the webhook has answered."""
+    warnings: tuple[str, ...] = ()
+    """What the webhook's answer told the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ def judge_admission(
     due = [pod for pod in pods if pod.answered and _due(pod, known[pod.workload], history)]
     given = sum(pod.patched for pod in due)
     if len(due) >= FEW and given < (1 - MOST_PASSED_OVER) * len(due):
-        wrong.append(f"only {given} of {len(due)} new pods were patched that should have been")
+        says = sorted({warning for pod in due if not pod.patched for warning in pod.warnings})
+        why = f"; the webhook said of the others: {says}" if says else ""
+        wrong.append(f"only {given} of {len(due)} new pods were patched that should have been{why}")
     asked = {pod.uid for pod in pods}
     wrong += [f"outcome of a patch of {uid[:8]}, which the webhook was never asked for" for uid in answers if uid not in asked]
     figures = Counter(

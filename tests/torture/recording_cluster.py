@@ -1,5 +1,6 @@
 """A simulated cluster that remembers what it accepted and what its new pods were given, for whoever judges that later."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -47,9 +48,8 @@ class RecordingCluster(SimulatedCluster):
             patch = SimulatedAdmission(answer)(pod)
             asked = {name: merged(amounts, patch.requests.get(name, Amounts())) for name, amounts in pod.asked_requests.items()}
             patched, answered = bool(patch.requests), answers != [None]
-            self.created.append(
-                NewPod(pod.pod.uid, pod.workload.key, as_asked(asked, patch.limits), patched, answered, self.clock())
-            )
+            about = pod.pod.uid, pod.workload.key, as_asked(asked, patch.limits), patched, answered, self.clock()
+            self.created.append(NewPod(*about, warnings=_warnings(answers[0])))
             return patch
 
         self.admit = admit
@@ -81,3 +81,7 @@ class RecordingCluster(SimulatedCluster):
 
     def _record(self, action: Action, name: PodName, asked: Asked) -> None:
         self.acts.append(Act(action, name.uid, asked, self.clock(), self.now))
+
+
+def _warnings(answer: bytes | None) -> tuple[str, ...]:
+    return tuple(json.loads(answer)["response"].get("warnings", ())) if answer else ()

@@ -80,9 +80,9 @@ class RefusedResize:
 class PodHistory:
     """What the updater did about a pod, and the result. Times are turn numbers.
 
-    `acted`: the last plan; `refused`: its last resizes, if they were refused; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
+    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
     pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
-    plan was to end.
+    plan was to end; `refused`: its last resizes, if they came to nothing.
     """
 
     plan: OpenPlan | None = None

@@ -70,8 +70,7 @@ class Admission:
 
     def settle(self) -> None:
         """Say what became of offers, as far as the log shows it."""
-        now = self._view.control.now
-        for outcome, cause in () if now is None else self._view.offers.conclude(now):
+        for outcome, cause in self._view.offers.conclude():
             self._outcomes.offer(outcome, cause)
 
     def let_through(self, body: bytes, why: str, seconds: float = 0.0) -> bytes:

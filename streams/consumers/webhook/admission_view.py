@@ -57,6 +57,17 @@ class AdmissionView(LogFollower):
         self.control, self.offers = ControlState(context, self._silence), Offers(context.cluster)
         self.reviewer = make(self._latest)
 
+    def catch_up(self, *, wait: float = 0.0) -> int:
+        """As the follower's; then call those offers lost of which no pod has come.
+
+        One that has fallen behind may have read that time went on and the source was at work, and not yet the pods that came, so
+        the log is asked whether there are more of them.
+        """
+        count, now, pods = super().catch_up(wait=wait), self.control.now, self._context.cluster_partition(_PODS)
+        if now is not None and self.offers.is_overdue(now) and self._next[pods] >= self._context.log.end(*pods):
+            self.offers.lose(now)
+        return count
+
     def _latest(self, workload: str) -> LatestDecision | None:
         with self._lock:
             return None if self._decisions is None else self._decisions.get(workload)

@@ -87,7 +87,7 @@ class Offers:
         self._refusals: OrderedDict[tuple[str, str], str] = OrderedDict()
         """What was answered to controllers when they made pods, by namespace and kind/name; empty where they can."""
         self._vain: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """How many offers were lost since a pod of the controller came, by the same. One that has failed for long tries seldom."""
+        """How many offers were lost since a pod of a controller came, by the same: one that has failed for long tries seldom."""
         self._early: OrderedDict[str, dict[str, tuple[PodChanged, Place]]] = OrderedDict()
         """The first reports of pods whose offers were not read yet, by offer and uid: later ones may show a resize."""
         self._heard: datetime | None = None
@@ -125,10 +125,21 @@ class Offers:
                 case _:
                     pass
 
-    def conclude(self, now: datetime) -> list[OutcomeWithCause]:
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether an offer is lost by now, if everything that was reported of pods has been read."""
+        with self._lock:
+            return any(True for _ in self._overdue(now))
+
+    def lose(self, now: datetime) -> None:
+        """Call the offers lost that are overdue. Everything that was reported of pods by now has been read."""
+        with self._lock:
+            for offer in self._overdue(now):
+                offer.settled = True
+                self._due.append((_lost(offer, self._refused(offer), self.patience), offer.cause))
+
+    def conclude(self) -> list[OutcomeWithCause]:
         """The outcomes that are due: each once."""
         with self._lock:
-            self._due += self._losses(now)
             due, self._due = self._due, []
             return [each for each in due if self._remember(each[0])]
 
@@ -223,12 +234,11 @@ class Offers:
         tries = offer.tries + self._vain.get((subject.namespace, controller), 0)
         return "" if tries >= _ENOUGH_TRIES else None
 
-    def _losses(self, now: datetime) -> Iterator[OutcomeWithCause]:
+    def _overdue(self, now: datetime) -> Iterator[_Offer]:
         for offer in self._offers.values():
             end = offer.outcome.at + self.patience + (timedelta() if offer.own else _OTHERS)
             if not offer.settled and now >= end and self._heard is not None and self._heard >= offer.outcome.at + _HEARD:
-                offer.settled = True
-                yield _lost(offer, self._refused(offer), self.patience), offer.cause
+                yield offer
 
 
 def _taken(offer: _Offer, fact: PodChanged) -> ActionFinished:

@@ -86,9 +86,7 @@ class CapacityBuffers:
         before = self._idle.pop(key, None)
         if shape is not None:
             self._idle[key] = shape
-        return (
-            [] if shape == before else self._due(self._named(lambda buffer: _workload(buffer) == key))
-        )
+        return [] if shape == before else self._due(self._named(lambda buffer: _workload(buffer) == key))
 
     def gone(self, kind: str, name: str) -> Iterable[str]:
         """Forget an object; the buffers whose facts may differ now."""
