@@ -9,6 +9,8 @@ TESTS = Path(__file__).parent
 SLEEPS = {"time.sleep", "asyncio.sleep", "threading.Timer"}
 STRIKERS = ("bench/", "torture/")
 """They measure for a time, or strike at moments that chance draws."""
+A_PACE, A_MINUTE = 5, 60
+"""Seconds."""
 REASONS = {
     "agents/cli/test_failures.py": "systems without /proc do not say whether a process listens to signals yet",
     "agents/processes/test_signals.py": "both are ended by the signal that is tested",
@@ -29,6 +31,29 @@ def test_each_sleep_looks_for_what_it_waits_for_or_has_its_reason() -> None:
         for _ in _lone(ast.parse(path.read_text(encoding="utf-8")), looks=False)
     )
     assert {path for path in lone if not path.startswith(STRIKERS)} == set(REASONS)
+
+
+def test_what_a_test_waits_for_may_take_a_minute_on_a_busy_machine() -> None:
+    """A wait of less than a few seconds is a pace, and so is one that a loop asks."""
+    short = [
+        f"{path.relative_to(TESTS)}:{call.lineno}"
+        for path in TESTS.rglob("*.py")
+        for call in _short(ast.parse(path.read_text(encoding="utf-8")))
+        if not str(path.relative_to(TESTS)).startswith(STRIKERS)
+    ]
+    assert short == []
+
+
+def _short(tree: ast.AST) -> Iterator[ast.Call]:
+    paces = {call for loop in ast.walk(tree) if isinstance(loop, ast.While) for call in ast.walk(loop.test)}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "wait" and call not in paces:
+            bounds = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "timeout")]
+            if any(
+                isinstance(bound, ast.Constant) and isinstance(bound.value, int | float) and A_PACE <= bound.value < A_MINUTE
+                for bound in bounds
+            ):
+                yield call
 
 
 def _lone(node: ast.AST, *, looks: bool) -> Iterator[ast.Call]:

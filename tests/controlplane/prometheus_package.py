@@ -77,7 +77,7 @@ def server(folder: Path) -> Iterator[str]:
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60.0)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -88,12 +88,12 @@ def watching(config: Path, log: Path, folder: Path, *more: str) -> Iterator[str]
             yield f"http://127.0.0.1:{port}"
             process.send_signal(signal.SIGTERM)
             try:
-                assert process.wait(20.0) == 0
+                assert process.wait(60.0) == 0
             except subprocess.TimeoutExpired:
-                pytest.fail(f"20 s after SIGTERM it had not ended; it said:\n{(folder / 'said.txt').read_text(encoding='utf-8')}")
+                pytest.fail(f"60 s after SIGTERM it had not ended; it said:\n{(folder / 'said.txt').read_text(encoding='utf-8')}")
         finally:
             process.kill()
-            process.wait(10.0)
+            process.wait(60.0)
 
 
 def reasons(url: str) -> list[str] | None:

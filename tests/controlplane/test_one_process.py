@@ -131,4 +131,4 @@ def test_it_is_ready_only_while_all_its_parts_are_and_shows_the_metrics_of_each(
 
     ended = site.commands.running["all"]
     ended.send_signal(signal.SIGTERM)
-    assert ended.wait(40) == 0, site.commands.said("all")
+    assert ended.wait(60.0) == 0, site.commands.said("all")

@@ -164,7 +164,7 @@ class Component:
     def close(self) -> None:
         for process in self._running:
             process.kill()
-            process.wait(10.0)
+            process.wait(60.0)
         for account in self._accounts:
             account.close()
         self.log.close()
@@ -194,7 +194,7 @@ class Component:
     def stop(self, component: str, process: subprocess.Popen[bytes]) -> None:
         """Asked to end it ends well, and it was refused nothing."""
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20.0) == 0
+        assert process.wait(60.0) == 0
         said = (self.folder / component / "said.txt").read_text(errors="replace")
         assert not re.search(r"\b403\b", said), said
         assert "Traceback" not in said

@@ -121,6 +121,6 @@ def test_of_two_kube_sources_one_publishes_and_the_other_takes_over(turns: Turns
     (late,) = turns.world.deployment("late")
     wait_for(lambda: late["metadata"]["uid"] in turns.uids(), timeout=60.0, what="the other has published")
     os.kill(one.pid, signal.SIGCONT)
-    assert one.wait(30.0) != 0  # it ends, to be started again
+    assert one.wait(60.0) != 0  # it ends, to be started again
     turns.wait_said("one", KUBE, b"another instance holds the Lease of the kube source now")
     assert len(turns.uids()) == len(set(turns.uids()))

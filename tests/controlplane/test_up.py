@@ -35,7 +35,7 @@ def test_one_command_shows_what_containers_should_request_and_changes_nothing(pl
     finally:
         stop.set()
         process.send_signal(signal.SIGINT)
-        code = process.wait(40)
+        code = process.wait(60.0)
     assert code == 0, said.read_text()
     assert "called 'plane' in the log" in said.read_text()
     columns = _row(shown, process, said).split()

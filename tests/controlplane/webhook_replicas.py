@@ -54,7 +54,7 @@ class Balancer:
         self._turn = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self._ready.wait(10.0)
+        self._ready.wait(60.0)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -135,14 +135,14 @@ class Hooks:
         """kill -9."""
         process, _ = self.running.pop(name)
         process.kill()
-        process.wait(10.0)
+        process.wait(60.0)
 
     def stop(self, name: str = "one") -> None:
         """SIGTERM; it must end well."""
         process, _ = self.running.pop(name)
         process.send_signal(signal.SIGTERM)
         try:
-            assert process.wait(30.0) == 0, self.said(name)
+            assert process.wait(60.0) == 0, self.said(name)
         finally:
             process.kill()
 
@@ -209,7 +209,7 @@ class Hooks:
             yield
         finally:
             process.terminate()
-            process.wait(20.0)
+            process.wait(60.0)
 
     def _told(self) -> dict[str, str]:
         """The settings of whatever reads or writes this test's log."""

@@ -66,6 +66,6 @@ class Commands:
             process.send_signal(signal.SIGTERM)
         for process in self.running.values():
             try:
-                process.wait(20)
+                process.wait(60.0)
             except subprocess.TimeoutExpired:
                 process.kill()

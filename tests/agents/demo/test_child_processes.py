@@ -34,7 +34,7 @@ def add(children: ChildProcesses, code: str, *, keep: bool = False) -> ChildProc
 
 def ended(one: ChildProcess) -> None:
     assert one.process is not None
-    one.process.wait(timeout=20)
+    one.process.wait(timeout=60.0)
 
 
 def test_a_child_that_ends_early_is_named_with_its_code_and_its_last_words(children: ChildProcesses) -> None:

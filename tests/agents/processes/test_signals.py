@@ -40,7 +40,7 @@ def test_a_signal_that_a_finalizer_swallows_comes_again() -> None:
     with until_stopped():
         kept = [Finalized()]
         kept.clear()
-        threading.Event().wait(10.0)
+        threading.Event().wait(60.0)
         pytest.fail("the signal did not end it")
 
 

@@ -45,7 +45,7 @@ def test_the_child_is_stopped_and_the_folder_deleted_when_nobody_is_left_to_ask(
 
 def test_the_code_of_a_child_that_ends_by_itself_is_passed_on(tmp_path: Path) -> None:
     watchdog = _keep(str(tmp_path / "data"), "raise SystemExit(7)")
-    watchdog.wait(30)
+    watchdog.wait(60.0)
     _, said = watchdog.communicate()
     assert (watchdog.returncode, said) == (7, "")
 
@@ -54,7 +54,7 @@ def test_a_term_of_the_keeper_stops_the_child(tmp_path: Path) -> None:
     watchdog = _keep(str(tmp_path / "data"), CHILD)
     child = _child(watchdog)
     watchdog.send_signal(signal.SIGTERM)
-    watchdog.wait(30)
+    watchdog.wait(60.0)
     assert not child.is_running()
     watchdog.communicate()
 

@@ -30,7 +30,7 @@ class Chain:
 
     def topmost(self, start: ControllerKey) -> ControllerKey | None:
         self.asked.append(start)
-        self.hold.wait(5.0)
+        self.hold.wait(60.0)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
