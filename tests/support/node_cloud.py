@@ -17,7 +17,7 @@ from schemas.outcomes import OutcomeDetail, Result
 from tests.support.cluster_events import GIB, when
 from tests.support.node_scene import CLUSTER, ScalerRun, instance, node, pod
 
-BOOT, TRIED_AGAIN, ENDS, FLAP = 60_000, 60_000, 60_000, 120_000
+BOOT, SLOW_BOOT, TRIED_AGAIN, ENDS, FLAP = 60_000, 1_200_000, 60_000, 60_000, 120_000
 _SMALL = {"cpu": 2000, "memory": 8 * GIB, "pods": 110}
 
 
@@ -46,9 +46,26 @@ class Fault(StrEnum):
     UNSCALABLE = "its size is no number of nodes any more"
     FLAPS = "its nodes end soon after they came"
     STANDBY = "somebody put its instances aside"
+    QUOTA = "the account may have no more of its type"
+    TEMPLATE_GONE = "each launch says that its template does not exist"
+    DENIED = "each launch says that it is not allowed"
+    VANISHES = "its instances end before they join, and others come"
+    TAINTED = "its nodes come with a taint that nobody knew of"
+    SLOW = "its nodes take twenty minutes"
+    ONE_AT_A_TIME = "it gives one instance in ten minutes"
+    FROZEN = "nothing new is known of it"
+    RESIZED = "somebody sets its size up and down"
 
 
-_DELIVERS_NOTHING = (Fault.SHORTAGE, Fault.SUSPENDED, Fault.SILENT, Fault.SIZE_BY_OTHERS, Fault.BELOW_MINIMUM)
+_SAYS = {
+    Fault.SHORTAGE: "InsufficientInstanceCapacity",
+    Fault.QUOTA: "VcpuLimitExceeded",
+    Fault.TEMPLATE_GONE: "InvalidLaunchTemplateId.NotFound",
+    Fault.DENIED: "UnauthorizedOperation",
+}
+"""What AWS says of each try to launch."""
+_DELIVERS_NOTHING = (*_SAYS, Fault.SUSPENDED, Fault.SILENT, Fault.SIZE_BY_OTHERS, Fault.BELOW_MINIMUM)
+_TAINTED = (NodeTaint("example.com/agent", "", "NoSchedule"),)
 
 
 @dataclass
@@ -61,12 +78,14 @@ class Machine:
     ready: bool = False
     small: bool = False
     bare: bool = False
+    tainted: bool = False
     aside: bool = False
     gone_at: int | None = None
 
     def takes(self, group: str, only: str) -> bool:
         """Whether a pod that needs 3.5 cores, and perhaps the label of a group, may run on it."""
-        return self.ready and self.gone_at is None and not self.small and only in ("", "" if self.bare else group)
+        free = not self.small and not self.tainted
+        return self.ready and self.gone_at is None and free and only in ("", "" if self.bare else group)
 
 
 @dataclass
@@ -183,11 +202,16 @@ class NodeCloud:
 
     def _fact(self, company: Company, fact: NodeGroupSeen) -> None:
         company.fact = replace(fact, at=when(self.run.now))
-        self.run.step(company.fact)
+        if company.fault is not Fault.FROZEN:
+            self.run.step(company.fact)
 
     def _node(self, company: Company, machine: Machine) -> Event:
         ready = {"Ready": "True" if machine.ready else "False"}
-        taints = () if machine.ready else (NodeTaint("node.kubernetes.io/not-ready", "", "NoSchedule"),)
+        taints = (
+            (_TAINTED if machine.tainted else ())
+            if machine.ready
+            else (NodeTaint("node.kubernetes.io/not-ready", "", "NoSchedule"),)
+        )
         more: dict[str, Any] = {"allocatable": _SMALL, "capacity": _SMALL} if machine.small else {}
         more |= {"labels": {}} if machine.bare else {}
         return node(machine.name, company.fact.group, created=when(machine.launched), conditions=ready, taints=taints, **more)
@@ -201,6 +225,10 @@ class NodeCloud:
             for pod_name in [name for name, where in self.placed.items() if where == machine.name]:
                 del self.placed[pod_name]
                 self.wait(self.shapes[pod_name], pod_name, only=self.selectors[pod_name])
+        if company.fault is Fault.RESIZED and now >= company.tried + 3 * TRIED_AGAIN:
+            company.tried = now
+            up = company.fact.desired < company.fact.most
+            self._fact(company, replace(company.fact, desired=company.fact.desired + 1 if up else company.fact.least))
         missing = company.fact.desired - company.existing
         if missing > 0:
             self._launch(company, missing)
@@ -210,20 +238,28 @@ class NodeCloud:
         for machine in company.machines.values():
             if company.fault is Fault.FLAPS and machine.launched + FLAP <= now and machine.gone_at is None:
                 machine.gone_at = now
-            due = not machine.joined and machine.gone_at is None and now >= machine.launched + BOOT
+            if company.fault is Fault.VANISHES and not machine.joined and machine.launched + BOOT // 2 <= now:
+                machine.gone_at = machine.gone_at or now
+            boot = SLOW_BOOT if company.fault is Fault.SLOW else BOOT
+            due = not machine.joined and machine.gone_at is None and now >= machine.launched + boot
             if due and company.fault is not Fault.NEVER_REGISTERS:
                 machine.joined = True
                 machine.small, machine.bare = company.fault is Fault.SMALLER, company.fault is Fault.NO_LABELS
+                machine.tainted = company.fault is Fault.TAINTED
                 machine.ready = company.fault not in (Fault.NEVER_READY, Fault.ALL_UNREADY)
                 self.run.step(self._node(company, machine))
 
     def _launch(self, company: Company, missing: int) -> None:
         now, group = self.run.now, company.fact.group
+        if company.fault is Fault.ONE_AT_A_TIME:
+            if now < company.tried + 10 * TRIED_AGAIN:
+                return
+            company.tried, missing = now, 1
         if company.fault not in _DELIVERS_NOTHING:
             self.run.step(*(instance(self._machine(company, now).name, group) for _ in range(missing)))
-        elif company.fault is Fault.SHORTAGE and now >= company.tried + TRIED_AGAIN:
+        elif company.fault in _SAYS and now >= company.tried + TRIED_AGAIN:
             company.tried = now
-            code = "InsufficientInstanceCapacity"
+            code = _SAYS[company.fault]
             self.run.step(
                 ScalingActivityFailed(when(now), CLUSTER, group, f"{group}-{now}", code, "none there", "", "", when(now))
             )
