@@ -49,7 +49,7 @@ GUARDS: tuple[GuardRecord, ...] = (
     GuardRecord("unpatched", keeps_loops=True),
     GuardRecord("successor", stops=True),
     GuardRecord("quota", keeps_loops=True, stops=True, caps="quota"),
-    GuardRecord("refused", keeps_loops=True),
+    GuardRecord("refused", keeps_loops=True, stops=True),
     GuardRecord("cool-down", bounds_disruption=True),
     GuardRecord("replicas", keeps_loops=True),
     GuardRecord("tolerance", bounds_disruption=True),

@@ -23,7 +23,7 @@ from schemas.facts.pods import PodChanged, PodPhase
 from schemas.policies.control import Mode
 
 _BUDGETS = ("workload-budget", "namespace-budget", "budget")
-_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "refused", "unchanged", "unpatched", "rate")
+_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "unchanged", "unpatched", "rate")
 WAITING = frozenset({*_TIMES, "webhook", "phase", "resizing", "tolerance", *_BUDGETS})
 """Guards that pass by themselves."""
 
