@@ -43,7 +43,6 @@ from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
-from streams.sources.kube.watch.watched_resources import CONTROLLERS
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -317,8 +316,6 @@ class SchedulingPublisher:
             case "pods":
                 self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
                 self._published_shapes &= self._uses.keys()
-            case "capacitybuffers" | "podtemplates":
-                self._buffers_synced(kind)
             case _ if kind in STORAGE:
                 self._unlisted.discard(kind)
                 if not self._unlisted:
@@ -329,10 +326,6 @@ class SchedulingPublisher:
                 self._controllers.mark_synced()
             case _:
                 pass
-        if kind in CONTROLLERS:
-            self._buffers_synced(kind)
-
-    def _buffers_synced(self, kind: str) -> None:
         self._publish_buffers(self._buffer_objects.synced(kind))
         if self._buffer_objects.listed:
             self._buffers.mark_synced(waiting=self._buffer_objects.waiting)
