@@ -51,7 +51,7 @@ _OfPod = ResizePlanned | EvictionPlanned | UpdateRefused | ContainerOOMKilled
 _CLOCKS_APART = timedelta(hours=1)
 
 
-def explain(context: LogContext, asked: str) -> Explanation:
+def explain(context: LogContext, query: str) -> Explanation:
     """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
 
     Or the newest about a node, a node group, or a pod that waits for a node.
@@ -68,10 +68,10 @@ def explain(context: LogContext, asked: str) -> Explanation:
             "`ullage topics apply`, or name another log with log.brokers or --log"
         )
     search = _Search(context.log, context.codec, context.topics)
-    explanation = search.explain(asked)
+    explanation = search.explain(query)
     event = search.event_at(explanation.decision.place)
     # What ended there is asked last, and does not change what is explained.
-    return replace(explanation, harm=tuple(workload_past.harms(context, asked, event, search.mentioning)))
+    return replace(explanation, harm=tuple(workload_past.harms(context, query, event, search.mentioning)))
 
 
 @dataclass(slots=True)
@@ -80,68 +80,68 @@ class _Search:
     codec: Codec
     topics: Topics
 
-    def explain(self, asked: str) -> Explanation:
-        if _PLACE.fullmatch(asked):
-            return self._at_place(asked)
-        record = self._by_id(asked) or self._by_outcome(asked)
+    def explain(self, query: str) -> Explanation:
+        if _PLACE.fullmatch(query):
+            return self._at_place(query)
+        record = self._by_id(query) or self._by_outcome(query)
         # Only a workload's name has so many slashes, so the searches for pods and nodes, which read much, are left out.
-        if record is None and asked.count("/") >= _WORKLOAD:
-            return self._workload(asked)
+        if record is None and query.count("/") >= _WORKLOAD:
+            return self._workload(query)
         # Before its admission, for what people ask of a pod that waits for a node is why it waits.
-        record = record or node_decisions.about_waiting_pod(asked, self.mentioning, self.codec.decode_or_none)
-        record = record or self._by_pod(asked)
-        if record is None and (admitted := self._by_admission(asked)) is not None:
+        record = record or node_decisions.about_waiting_pod(query, self.mentioning, self.codec.decode_or_none)
+        record = record or self._by_pod(query)
+        if record is None and (admitted := self._by_admission(query)) is not None:
             return admitted
-        record = record or self._newest_of_pod(asked, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(asked)
-        record = record or node_decisions.about_node(asked, self.mentioning, self.codec.decode_or_none)
+        record = record or self._newest_of_pod(query, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(query)
+        record = record or node_decisions.about_node(query, self.mentioning, self.codec.decode_or_none)
         if record is None:
-            return self._workload(asked)
-        return self._answer(asked, record)
+            return self._workload(query)
+        return self._answer(query, record)
 
-    def _workload(self, asked: str) -> Explanation:
+    def _workload(self, query: str) -> Explanation:
         """The newest recommendation of a workload, its newest decision about replicas, and the forecasts of its load."""
-        scaling = tuple(self._explained(record.place, None, DEEPEST) for record in self._by_scaled(asked))
-        recommendation = self._by_workload(asked)
+        scaling = tuple(self._explained(record.place, None, DEEPEST) for record in self._by_scaled(query))
+        recommendation = self._by_workload(query)
         if recommendation is None and scaling:
-            return Explanation(asked, scaling[0], (), scaling=scaling[1:])
+            return Explanation(query, scaling[0], (), scaling=scaling[1:])
         if recommendation is None:
             lost = self._lost(("recommendations",))
-            undecided = undecided_subjects.sentence(asked, self.mentioning, self.codec.decode_or_none, lost=lost)
-            nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'"
+            undecided = undecided_subjects.sentence(query, self.mentioning, self.codec.decode_or_none, lost=lost)
+            nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{query}'"
             lost = self._lost(_decision_topics())
             raise BadInput(undecided or (f"{nothing}; {lost}" if lost else nothing))
-        return replace(self._answer(asked, recommendation), scaling=scaling)
+        return replace(self._answer(query, recommendation), scaling=scaling)
 
-    def _by_scaled(self, asked: str) -> list[Record]:
+    def _by_scaled(self, query: str) -> list[Record]:
         """The newest decision about the replicas of a workload, then the newest forecast of each object that is about it."""
-        name, newest = _name_in_json(asked), dict[str, tuple[datetime, Record]]()
+        name, newest = _name_in_json(query), dict[str, tuple[datetime, Record]]()
         for topic in ("replica-plans", "load-forecasts"):
             for record in self.mentioning(name, topic):
                 event = self.codec.decode_or_none(record)
-                if not isinstance(event, _SCALING) or asked not in names_of(event.workload):
+                if not isinstance(event, _SCALING) or query not in names_of(event.workload):
                     continue
                 key = event.key if isinstance(event, LoadForecast) else ""
                 if key not in newest or event.at >= newest[key][0]:
                     newest[key] = (event.at, record)
         return [record for _, (_, record) in sorted(newest.items())]
 
-    def _answer(self, asked: str, record: Record) -> Explanation:
+    def _answer(self, query: str, record: Record) -> Explanation:
         event = self.codec.decode_or_none(record)
         workload = None if event is None else event_descriptions.workload_of(event)
         explained = self._explained(record.place, workload, DEEPEST)
         if self.topics.short(record.topic) not in _decision_topics():
-            return Explanation(asked, explained, ())
+            return Explanation(query, explained, ())
         outcomes = tuple(self._outcomes(event_codec.header(record, "ce_id") or ""))
-        return Explanation(asked, explained, outcomes, awaits_outcome=event_descriptions.awaits_outcome(event))
+        return Explanation(query, explained, outcomes, awaits_outcome=event_descriptions.awaits_outcome(event))
 
     def event_at(self, place: Place) -> Event | None:
         """The event at a place; None if it is gone or cannot be read."""
         record, _ = self._fetch(place)
         return None if record is None else self.codec.decode_or_none(record)
 
-    def _at_place(self, asked: str) -> Explanation:
+    def _at_place(self, query: str) -> Explanation:
         """The record at a place; the topic may be named in short."""
-        place = Place.parse(asked)
+        place = Place.parse(query)
         wires = {name: self.topics.wire(name) for name in (topic.name for topic in TOPICS)}
         place = replace(place, topic=wires.get(place.topic, place.topic))
         if place.topic not in wires.values():
@@ -151,68 +151,68 @@ class _Search:
             raise BadInput(f"the record at '{place}' {gone}")
         if event_codec.is_of_a_clock(record):
             raise BadInput(f"the record at '{place}' is a tick of the clock: what rests on it names the records before it")
-        return self._answer(asked, record)
+        return self._answer(query, record)
 
-    def _by_workload(self, asked: str) -> Record | None:
+    def _by_workload(self, query: str) -> Record | None:
         """The newest recommendation of a workload. Raises BadInput if several workloads are called so."""
         newest: dict[str, tuple[datetime, Record]] = {}
-        for record in self.mentioning(_name_in_json(asked), "recommendations"):
+        for record in self.mentioning(_name_in_json(query), "recommendations"):
             event = self.codec.decode_or_none(record)
-            if not isinstance(event, RequestsRecommended) or asked not in names_of(event.workload):
+            if not isinstance(event, RequestsRecommended) or query not in names_of(event.workload):
                 continue
             # The newest by event time: a repeat after a crash may stand behind a newer one.
             key = event.workload.key
             if key not in newest or event.at >= newest[key][0]:
                 newest[key] = (event.at, record)
         if len(newest) > 1:
-            raise BadInput(f"'{asked}' may be any of {', '.join(sorted(newest))}: say which")
+            raise BadInput(f"'{query}' may be any of {', '.join(sorted(newest))}: say which")
         return next((record for _, record in newest.values()), None)
 
-    def _by_id(self, asked: str) -> Record | None:
+    def _by_id(self, query: str) -> Record | None:
         """The decision of this id."""
-        turn = _turn(asked)
+        turn = _turn(query)
         if turn is None:
             return None
         # Near its turn first, which reads little. A repeat after a crash may stand anywhere, so whole topics follow.
         near = (r for name in _decision_topics() for r in self._records_of(name, turn))
-        wires, wanted = map(self.topics.wire, _decision_topics()), asked.encode()
+        wires, wanted = map(self.topics.wire, _decision_topics()), query.encode()
         everywhere = (r for wire in wires for r in reverse_log_reader.forwards(self.log, wire, containing=wanted))
-        return next((r for r in chain(near, everywhere) if event_codec.header(r, "ce_id") == asked), None)
+        return next((r for r in chain(near, everywhere) if event_codec.header(r, "ce_id") == query), None)
 
-    def _by_outcome(self, asked: str) -> Record | None:
-        if not _may_be_outcome(asked):
+    def _by_outcome(self, query: str) -> Record | None:
+        if not _may_be_outcome(query):
             return None
-        for record in reverse_log_reader.forwards(self.log, self.topics.wire("outcomes"), containing=asked.encode()):
-            if event_codec.header(record, "ce_id") == asked:
+        for record in reverse_log_reader.forwards(self.log, self.topics.wire("outcomes"), containing=query.encode()):
+            if event_codec.header(record, "ce_id") == query:
                 event = self.codec.decode_or_none(record)
                 return self._by_id(event.decision) if isinstance(event, ActionFinished | StatusWritten) else None
         return None
 
-    def _by_pod(self, asked: str) -> Record | None:
+    def _by_pod(self, query: str) -> Record | None:
         """The pod's update with the newest turn; the last one in the log if there are several."""
-        return self._newest_of_pod(asked, "pod-updates", (ResizePlanned, EvictionPlanned, UpdateRefused))
+        return self._newest_of_pod(query, "pod-updates", (ResizePlanned, EvictionPlanned, UpdateRefused))
 
-    def _newest_of_pod(self, asked: str, topic: str, kinds: tuple[type[_OfPod], ...]) -> Record | None:
+    def _newest_of_pod(self, query: str, topic: str, kinds: tuple[type[_OfPod], ...]) -> Record | None:
         newest: tuple[datetime, Record] | None = None
-        for record in self.mentioning(_name_in_json(asked), topic):
+        for record in self.mentioning(_name_in_json(query), topic):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, kinds):
                 continue
             pod = event.pod
-            about = asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")
+            about = query in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")
             if about and (newest is None or event.at >= newest[0]):
                 newest = (event.at, record)
         return newest[1] if newest else None
 
-    def _by_admission(self, asked: str) -> Explanation | None:
+    def _by_admission(self, query: str) -> Explanation | None:
         """The recommendation that a pod was created with, and the outcome about this pod among its many outcomes."""
         events = {
             event.id: (event, record.place)
-            for record in self.mentioning(admitted_pods.beginning(asked), "outcomes")
+            for record in self.mentioning(admitted_pods.beginning(query), "outcomes")
             if isinstance(event := self.codec.decode_or_none(record), ActionFinished)
-            and admitted_pods.is_admission_of(event, asked)
+            and admitted_pods.is_admission_of(event, query)
         }
-        admission = admitted_pods.nearest([event for event, _ in events.values()], self._created(asked)) if events else None
+        admission = admitted_pods.nearest([event for event, _ in events.values()], self._created(query)) if events else None
         record = self._by_id(admission.decision) if admission is not None and admission.decision else None
         if admission is None or record is None:
             return None
@@ -222,33 +222,33 @@ class _Search:
             events[admission.id][1],
             event_descriptions.numbers(admission, admission.subject.workload),
         )
-        return Explanation(asked, self._explained(record.place, admission.subject.workload, DEEPEST), (outcome,))
+        return Explanation(query, self._explained(record.place, admission.subject.workload, DEEPEST), (outcome,))
 
-    def _created(self, asked: str) -> datetime | None:
+    def _created(self, query: str) -> datetime | None:
         """When a pod was created, by what a source published of it."""
-        namespace, _, name = asked.rpartition("/")
+        namespace, _, name = query.rpartition("/")
         for record in self.mentioning(name, "pod-changes-by-cluster"):
             event = self.codec.decode_or_none(record)
             if isinstance(event, PodChanged) and event.pod.name == name and namespace in ("", event.pod.namespace):
                 return event.created
         return None
 
-    def _by_vpa(self, asked: str) -> Record | None:
+    def _by_vpa(self, query: str) -> Record | None:
         """The newest decision about the conditions of the VPA `NAMESPACE/NAME`; in an old log, what its status showed last."""
         newest: tuple[datetime, Record] | None = None
-        for record in self.mentioning(_name_in_json(asked), "vpa-conditions"):
+        for record in self.mentioning(_name_in_json(query), "vpa-conditions"):
             event = self.codec.decode_or_none(record)
-            about = isinstance(event, VpaConditionsDecided) and asked == f"{event.namespace}/{event.name}"
+            about = isinstance(event, VpaConditionsDecided) and query == f"{event.namespace}/{event.name}"
             if event is not None and about and (newest is None or event.at >= newest[0]):
                 newest = (event.at, record)
-        return newest[1] if newest else self._by_status(asked)
+        return newest[1] if newest else self._by_status(query)
 
-    def _by_status(self, asked: str) -> Record | None:
+    def _by_status(self, query: str) -> Record | None:
         """The decision that the last write of a VPA's status names."""
         decision = ""
-        for record in self.mentioning(asked.rpartition("/")[2], "outcomes"):
+        for record in self.mentioning(query.rpartition("/")[2], "outcomes"):
             event = self.codec.decode_or_none(record)
-            if isinstance(event, StatusWritten) and asked == f"{event.namespace}/{event.name}":
+            if isinstance(event, StatusWritten) and query == f"{event.namespace}/{event.name}":
                 decision = event.decision
         return self._by_id(decision) if decision else None
 
@@ -347,9 +347,9 @@ class _Search:
         return truncated_topics.sentence(truncated_topics.late_starts(self.log, self.topics, names))
 
 
-def _name_in_json(asked: str) -> str:
+def _name_in_json(query: str) -> str:
     """The end of a JSON text that names this object, by name or uid."""
-    return f'{asked.rpartition("/")[2]}"'
+    return f'{query.rpartition("/")[2]}"'
 
 
 def _decision_topics() -> Sequence[str]:

@@ -18,21 +18,21 @@ def names_of(workload: Workload) -> tuple[str, ...]:
     return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
 
 
-def sentence(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
+def sentence(query: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
     """A sentence about a pod, VPA or workload of this name (as `why` takes it); None if no fact names one.
 
     `lost` says which recommendations the log no longer has; empty if it has them all.
     """
     about = (_pod, _vpa, partial(_workload, lost=lost))
-    return next((description for describe in about if (description := describe(asked, mentioning, decode)) is not None), None)
+    return next((description for describe in about if (description := describe(query, mentioning, decode)) is not None), None)
 
 
-def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+def _pod(query: str, mentioning: Mentioning, decode: Decode) -> str | None:
     newest: PodChanged | PodDeleted | None = None
-    for event in _pods(asked, mentioning, decode):
+    for event in _pods(query, mentioning, decode):
         pod = event.pod
         # A name may be of any pod that there ever was, so the newest is meant.
-        if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}") and (newest is None or event.at >= newest.at):
+        if query in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}") and (newest is None or event.at >= newest.at):
             newest = event
     if newest is None:
         return None
@@ -46,11 +46,11 @@ def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
     )
 
 
-def _vpa(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+def _vpa(query: str, mentioning: Mentioning, decode: Decode) -> str | None:
     newest: VpaChanged | VpaRemoved | None = None
-    for record in mentioning(asked.rpartition("/")[2], "policies"):
+    for record in mentioning(query.rpartition("/")[2], "policies"):
         event = decode(record)
-        named = isinstance(event, VpaChanged | VpaRemoved) and asked in (event.key, f"{event.namespace}/{event.name}")
+        named = isinstance(event, VpaChanged | VpaRemoved) and query in (event.key, f"{event.namespace}/{event.name}")
         if named and isinstance(event, VpaChanged | VpaRemoved) and (newest is None or event.at >= newest.at):
             newest = event
     if newest is None:
@@ -70,16 +70,16 @@ def _vpa(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
     return f"nothing was decided about VPA '{name}' yet: `ullage status` says whether a worker is at work"
 
 
-def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) -> str | None:
+def _workload(query: str, mentioning: Mentioning, decode: Decode, *, lost: str) -> str | None:
     pods_by_workload: Counter[str] = Counter()
     pods: dict[str, PodChanged] = {}
-    for event in _pods(asked, mentioning, decode):
+    for event in _pods(query, mentioning, decode):
         if isinstance(event, PodChanged):
             pods[event.pod.uid] = event
         else:
             pods.pop(event.pod.uid, None)
     for event in pods.values():
-        if asked in names_of(event.workload):
+        if query in names_of(event.workload):
             pods_by_workload[event.workload.key] += 1
     if not pods_by_workload:
         return None
@@ -95,8 +95,8 @@ def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) 
     )
 
 
-def _pods(asked: str, mentioning: Mentioning, decode: Decode) -> Iterator[PodChanged | PodDeleted]:
-    for record in mentioning(asked.rpartition("/")[2], "pod-changes-by-cluster"):
+def _pods(query: str, mentioning: Mentioning, decode: Decode) -> Iterator[PodChanged | PodDeleted]:
+    for record in mentioning(query.rpartition("/")[2], "pod-changes-by-cluster"):
         event = decode(record)
         if isinstance(event, PodChanged | PodDeleted):
             yield event

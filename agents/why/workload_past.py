@@ -38,7 +38,7 @@ def read(context: LogContext, workload: str, mentioning: Mentioning) -> Workload
     return WorkloadPast(events, max((start.at for start in starts if start.at is not None), default=None))
 
 
-def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning) -> Iterator[Harm]:
+def harms(context: LogContext, query: str, event: object, mentioning: Mentioning) -> Iterator[Harm]:
     """What ended in the workload that an event is about, if that was asked about; of a pod or a kill, what ended there."""
     workload = event_descriptions.workload_of(event) if isinstance(event, Event) else None
     if workload is None:
@@ -47,9 +47,9 @@ def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning
         names = undecided_subjects.names_of(Workload.parse(workload))
     except ValueError:  # no workload that there can be: no stage takes such a record in, but the log may have it
         return
-    name, whole = asked.rpartition("/")[2], asked in names
+    name, whole = query.rpartition("/")[2], query in names
     pod = getattr(event, "pod", None)
-    if not whole and pod is not None and asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}"):
+    if not whole and pod is not None and query in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}"):
         name = pod.name
     elif not whole and not isinstance(event, ContainerOOMKilled):
         return  # asked about one decision by its id or place, which has its own causes and outcomes

@@ -158,14 +158,14 @@ def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
     return (two_days if len(two_days) >= _ENOUGH else places[before >= DAY]).astype(np.int64)
 
 
-def _other_period(series: LoadSeries, known: int) -> int | None:
+def _other_period(series: LoadSeries, bins: int) -> int | None:
     """A period in bins other than a day or a week, if the history before all origins shows it twice."""
-    history = series.values[:known]
+    history = series.values[:bins]
     detected = period_detection.find(history, step=series.step)
     if detected is None or detected.samples * series.step in (DAY, WEEK):
         return None
     samples = period_detection.refined(history, detected.samples)
-    return samples if 2 * samples <= known and samples * series.step not in (DAY, WEEK) else None
+    return samples if 2 * samples <= bins and samples * series.step not in (DAY, WEEK) else None
 
 
 def _tried(

@@ -74,7 +74,7 @@ class LeakChange:
 
     workload: str
     container: str
-    known: KnownLeak
+    leak: KnownLeak
     over: bool = False
     again: bool = False
     quiet: bool = False
@@ -87,7 +87,7 @@ class LeakChange:
     @property
     def row(self) -> RowKey:
         """The name of the container in the pod that rises fastest."""
-        return (self.workload, self.known.rising.pod, self.container)
+        return (self.workload, self.leak.rising.pod, self.container)
 
 
 class MemoryLeaks:
@@ -100,50 +100,50 @@ class MemoryLeaks:
         """These leaked in an hour that has ended; returns the new ones. `announced` has the targets in force."""
         # A turn may have the history of weeks; what leaked more than a day before it is over.
         return [
-            LeakChange(workload, container, known)
+            LeakChange(workload, container, leak)
             for workload, container, rising in rising_memory
             if now - (rising.hour + 1) * int(HOUR * 1000) < LASTS
-            and (known := self._see(workload, container, rising, announced, now)) is not None
+            and (leak := self._see(workload, container, rising, announced, now)) is not None
         ]
 
     def _see(self, workload: str, container: str, rising: RisingMemory, announced: RowTable, now: int) -> KnownLeak | None:
         """One of them; its leak if that is new."""
         key = f"{workload}/{container}"
-        known = self.table.get(key)
-        if known is None:
+        leak = self.table.get(key)
+        if leak is None:
             row = announced.find((workload, container))
             # What was announced last, because the use of this hour has the leak in it already.
             target = math.nan if row is None else float(announced.floats("target_memory")[row])
-            known = KnownLeak(rising, rising.last if math.isnan(target) else target, now, now)
-            self.table.upsert(key, known)
-            return known
-        before = [series for series in (known.rising, *known.others) if not known.end and series.pod != rising.pod]
+            leak = KnownLeak(rising, rising.last if math.isnan(target) else target, now, now)
+            self.table.upsert(key, leak)
+            return leak
+        before = [series for series in (leak.rising, *leak.others) if not leak.end and series.pod != rising.pod]
         newest = max(series.hour for series in (*before, rising))
         leaking = sorted(
             (series for series in (*before, rising) if series.hour >= newest - 1),
             key=lambda series: (-series.hour, -series.rate),
         )
-        latest = replace(known, rising=leaking[0], others=tuple(leaking[1:_PODS]), seen=now, end="")
-        if known.end:
+        latest = replace(leak, rising=leaking[0], others=tuple(leaking[1:_PODS]), seen=now, end="")
+        if leak.end:
             latest = replace(latest, ended=now)
         self.table.upsert(key, latest)
-        return latest if known.end else None
+        return latest if leak.end else None
 
     def end(self, now: int, end_of: Callable[[str, str, RisingMemory], LeakEnd | None]) -> list[LeakChange]:
         """The leaks that end in this turn, because the memory of each pod of theirs came back; `end_of` says by what."""
         ended = []
-        for key, known in sorted(self.table.items()):
+        for key, leak in sorted(self.table.items()):
             # What was seen to leak in this very turn, which may have the history of days, ends in a later one.
-            if known.end or known.seen == now:
+            if leak.end or leak.seen == now:
                 continue
             workload, _, container = key.rpartition("/")
-            leaking = [series for series in (known.rising, *known.others) if end_of(workload, container, series) is None]
-            if leaking and leaking[0] is known.rising:
+            leaking = [series for series in (leak.rising, *leak.others) if end_of(workload, container, series) is None]
+            if leaking and leaking[0] is leak.rising:
                 continue
             if leaking:
-                self.table.upsert(key, replace(known, rising=leaking[0], others=tuple(leaking[1:])))
+                self.table.upsert(key, replace(leak, rising=leaking[0], others=tuple(leaking[1:])))
                 continue
-            over = replace(known, others=(), ended=now, end=str(end_of(workload, container, known.rising)))
+            over = replace(leak, others=(), ended=now, end=str(end_of(workload, container, leak.rising)))
             self.table.upsert(key, over)
             ended.append(LeakChange(workload, container, over, over=True))
         return ended
@@ -153,15 +153,15 @@ class MemoryLeaks:
         reviewed = []
         for key, leak in sorted(self.table.items()):
             workload, _, container = key.rpartition("/")
-            known = replace(leak, days=1 + (now - leak.found) // LASTS)
+            aged = replace(leak, days=1 + (now - leak.found) // LASTS)
             # Only after a day, so that a restart, after which memory has to rise for hours again, does not end the bound.
-            if over := now - known.seen >= LASTS:
+            if over := now - aged.seen >= LASTS:
                 self.table.remove(key)
-            elif known != leak:
-                self.table.upsert(key, known)
+            elif aged != leak:
+                self.table.upsert(key, aged)
             # A leak that was found, was found again or ended in this very turn has been said once already.
-            if now not in (known.found, known.ended):
-                reviewed.append(LeakChange(workload, container, known, over=over, again=not over, quiet=bool(known.end)))
+            if now not in (aged.found, aged.ended):
+                reviewed.append(LeakChange(workload, container, aged, over=over, again=not over, quiet=bool(aged.end)))
         return reviewed
 
     def bounded(self, amounts: Floats, members: ContainerIndex, these: MemberSelection, but: Iterable[str]) -> Floats:
@@ -181,28 +181,28 @@ class MemoryLeaks:
         containers = members.containers(workload) if len(self.table) else ()
         leaks = ((member, name, self.table.get(f"{workload}/{name}")) for name, member in containers)
         return tuple(
-            _described(workload, name, known, members.rule(member, "leak_growth"))
-            for member, name, known in leaks
-            if known is not None
+            _described(workload, name, leak, members.rule(member, "leak_growth"))
+            for member, name, leak in leaks
+            if leak is not None
         )
 
     def described(self, change: LeakChange, members: ContainerIndex) -> MemoryLeak:
         """The leak of a change, as its decision says it."""
         member = members.find(change.workload, change.container)
         growth = 0.0 if member < 0 else members.rule(member, "leak_growth")
-        return _described(change.workload, change.container, change.known, growth)
+        return _described(change.workload, change.container, change.leak, growth)
 
     def _members(self, members: ContainerIndex, but: set[str]) -> Iterator[tuple[int, KnownLeak]]:
-        for key, known in self.table.items():
+        for key, leak in self.table.items():
             workload, _, container = key.rpartition("/")
             member = -1 if key in but else members.find(workload, container)
             if member >= 0:
-                yield member, known
+                yield member, leak
 
 
-def _described(workload: str, container: str, known: KnownLeak, growth: float) -> MemoryLeak:
+def _described(workload: str, container: str, leak: KnownLeak, growth: float) -> MemoryLeak:
     """The form of a leak in decisions."""
-    rising, limit = known.rising, int(known.rising.limit)
+    rising, limit = leak.rising, int(leak.rising.limit)
     end = (rising.hour + 1) * HOUR
     # A leak that is found has risen, so its rate is above 0.
     hours = (limit - rising.last) / rising.rate if limit else math.inf
@@ -215,13 +215,13 @@ def _described(workload: str, container: str, known: KnownLeak, growth: float) -
         Bytes(int(rising.rate)),
         Bytes(limit) if limit else None,
         full,
-        Bytes(int(known.target)),
-        Bytes(int(_most(known, growth))),
-        times.from_ms(known.ended) if known.end else None,
-        LeakEnd(known.end) if known.end else None,
+        Bytes(int(leak.target)),
+        Bytes(int(_most(leak, growth))),
+        times.from_ms(leak.ended) if leak.end else None,
+        LeakEnd(leak.end) if leak.end else None,
     )
 
 
-def _most(known: KnownLeak, growth: float) -> float:
+def _most(leak: KnownLeak, growth: float) -> float:
     """Target + growth * target for each day that has begun, in whole bytes."""
-    return min(float(int(known.target * (1.0 + growth * known.days))), float(bounds.MOST_BYTES))
+    return min(float(int(leak.target * (1.0 + growth * leak.days))), float(bounds.MOST_BYTES))

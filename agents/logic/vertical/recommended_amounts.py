@@ -81,9 +81,9 @@ class Recommendation:
             allowed = np.abs(published * step)
             allowed[:, _TARGETS] = 0.0
             return np.asarray((np.abs(amounts - published) > allowed).any(axis=1))
-        known = ~unknown
+        present = ~unknown
         change = np.where(
-            known & ~np.isnan(published), np.abs(amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
+            present & ~np.isnan(published), np.abs(amounts - published), np.where(present == np.isnan(published), np.inf, 0.0)
         )
         allowed = np.nan_to_num(np.abs(published) * step)
         allowed[:, _TARGETS] = 0.0

@@ -355,8 +355,8 @@ class Recommender(PartedState):
         last = self.last.get("") or LastTurn(0)
         single = self.members.numbers["single"][members]
         offsets = np.where(single >= 0, self.usage.aggregates.whole("offset")[single], -1).tolist()
-        known = {offset: Place(last.topic, last.partition, offset) for offset in set(offsets) - {-1}}
-        return [known.get(offset) for offset in offsets]
+        scrapes = {offset: Place(last.topic, last.partition, offset) for offset in set(offsets) - {-1}}
+        return [scrapes.get(offset) for offset in offsets]
 
     def _places(self, done: Recommendation, places: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
         """The node that a pod was compared with, and the last scrapes that its containers rest on, in order."""
