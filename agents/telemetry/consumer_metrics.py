@@ -4,18 +4,62 @@ What the VPA's updater and the Cluster Autoscaler count with equal meaning is co
 that name single VPAs and kinds of GPUs.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from agents.telemetry.namespace_labels import NamespaceLabels
-from agents.telemetry.node_metrics import NodeCounts
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from streams.codec import dead_letters
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
+
+_MOST_PLANS = 1_000
+"""Plans that are remembered. Those that had their outcome before this process began never get another."""
+_REASONS = {RemovalReason.UNNEEDED: "underutilized"}
+"""Upstream's word for a reason to remove a node, where ours is another."""
+
+
+class NodeCounts:
+    """The counters of a consumer that changes groups and nodes."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
+        """One for each process."""
+        ca = "cluster_autoscaler"
+        self._codec, self._topic = Codec(topics), topics.wire("node-updates")
+        self._plans: OrderedDict[str, ScaleUpPlanned | NodeRemovalPlanned] = OrderedDict()
+        self._added = Counter(f"{ca}_scaled_up_nodes", "Nodes that groups were let grow by", registry=registry)
+        self._not_added = Counter(f"{ca}_failed_scale_ups", "Times that no group could grow", ("reason",), registry=registry)
+        self._removed = Counter(f"{ca}_scaled_down_nodes", "Nodes removed", ("reason",), registry=registry)
+        self._evicted = Counter(f"{ca}_evicted_pods", "Pods evicted for that", ("eviction_result",), registry=registry)
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Remember plans until their outcome."""
+        for record in records:
+            plan = self._codec.decode_or_none(record) if record.topic == self._topic else None
+            if isinstance(plan, ScaleUpPlanned | NodeRemovalPlanned):
+                # An outcome names its plan, and only that says how many nodes it is about.
+                self._plans[plan.id] = plan
+                if len(self._plans) > _MOST_PLANS:
+                    self._plans.popitem(last=False)
+
+    def finished(self, outcome: ActionFinished) -> None:
+        """What upstream would count of this outcome."""
+        plan = self._plans.pop(outcome.decision, None)
+        # Upstream counts what it does, and this somebody else had done before.
+        if outcome.detail is OutcomeDetail.ALREADY_DONE:
+            return
+        if (outcome.action, outcome.result) == (Action.SCALE_UP, Result.FAILED):
+            self._not_added.labels("apiCallError").inc()
+        elif outcome.result is Result.DONE and isinstance(plan, ScaleUpPlanned):
+            self._added.inc(plan.after - plan.before)
+        elif outcome.result is Result.DONE and isinstance(plan, NodeRemovalPlanned):
+            self._removed.labels(_REASONS.get(plan.reason, plan.reason.value)).inc()
+            self._evicted.labels("succeeded").inc(len(plan.evict))
 
 
 class ConsumerMetrics:

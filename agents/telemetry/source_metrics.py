@@ -1,4 +1,7 @@
-"""The metrics of sources: what each appends, observed through its log, the fate of the usage source's rows, and the clock's."""
+"""The metrics of sources: what each appends, observed through its log, the fate of the usage source's rows, and the clock's.
+
+Sizes of node groups are those that their source saw last, under the names of the Cluster Autoscaler, where it means the same.
+"""
 
 import time
 from collections import Counter as Count
@@ -9,6 +12,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.telemetry.namespace_labels import Namespace, NamespaceLabels
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
 from schemas.facts.sources import SourceReported
 from schemas.times import to_seconds
 from streams.clock_rules import FILL, PROBE, TICK
@@ -209,3 +213,39 @@ class ClockMetrics:
     def failed(self, _error: LogUnavailable) -> None:
         """Count a tick or probe that the log did not accept."""
         self._failures.inc()
+
+
+class NodeGroupMetrics(SourceMetrics):
+    """The metrics of the source of groups. It shows what is in the log, so also what was published before a restart."""
+
+    def __init__(self, registry: CollectorRegistry, topics: Topics, source: str) -> None:
+        """As any source's."""
+        super().__init__(registry, topics, source)
+        self._groups, group = topics.wire("node-group-changes"), "cluster_autoscaler_node_group"
+        self._sizes = tuple(
+            Gauge(f"{group}_{name}_count", text, ("node_group",), registry=registry)
+            for name, text in (("min", "Fewest nodes"), ("max", "Most nodes"), ("target", "Nodes that the group wants"))
+        )
+        self._known: set[str] = set()
+        count = Gauge("cluster_autoscaler_node_groups_count", "Groups", ("node_group_type",), registry=registry)
+        count.labels("autoscaled").set_function(lambda: float(len(self._known)))
+
+    def appended(self, records: Sequence[NewRecord]) -> None:
+        """Count, and show the sizes that are new."""
+        super().appended(records)
+        self.read([Record(record.topic, record.partition, 0, record.key, record.value, record.headers) for record in records])
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Show the sizes that were published."""
+        for record in records:
+            match self._codec.decode_or_none(record) if record.topic == self._groups else None:
+                case NodeGroupSeen(group=group, least=least, most=most, desired=desired):
+                    self._known.add(group)
+                    for gauge, value in zip(self._sizes, (least, most, desired), strict=True):
+                        gauge.labels(group).set(value)
+                case NodeGroupGone(group=group) if group in self._known:
+                    self._known.remove(group)
+                    for gauge in self._sizes:
+                        gauge.remove(group)
+                case _:
+                    pass

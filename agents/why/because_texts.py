@@ -7,7 +7,7 @@ margin, because the sum needs no other; `in_full` shows all of them. `because` i
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import event_descriptions, node_texts
+from agents.why import event_descriptions, scaling_texts
 
 _FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
@@ -33,7 +33,7 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
             for container, grounds in value.items():
                 yield from policy_grounds(str(container), _mapping(grounds))
         elif name in _OFFERS and isinstance(value, Mapping) and "place" not in value:
-            yield f"{_OFFERS[name]}: {event_descriptions.text(node_texts.amounts(value))}"
+            yield f"{_OFFERS[name]}: {event_descriptions.text(scaling_texts.amounts(value))}"
         elif name in _SENTENCES:
             yield f"{_NAMES.get(name, name)}: {_SENTENCES[name](value)}"
         else:

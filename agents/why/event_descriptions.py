@@ -6,7 +6,7 @@ Only a scrape's rows of the workload in question count. Numbers are shortened fo
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
-from agents.why import leak_texts, node_texts, scaling_texts
+from agents.why import leak_texts, scaling_texts
 from schemas import times, units
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
@@ -61,7 +61,6 @@ _WHAT: Mapping[type, str] = {
     PlansAttested: "plans attested to",
     StatusWritten: "status of a VPA written",
     ObjectWritten: "object of an autoscaler written",
-    **node_texts.WHAT,
     **scaling_texts.WHAT,
 }
 _WORDS: Mapping[object, str] = {None: "not set", "": "not set", True: "yes", False: "no"}
@@ -149,7 +148,7 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
-    others = (node_texts.NUMBERS, scaling_texts.NUMBERS, leak_texts.NUMBERS)
+    others = (scaling_texts.NUMBERS, leak_texts.NUMBERS)
     describe = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
     if describe is None:
         raise TypeError(f"an explanation has no words for a {type(event).__name__}")

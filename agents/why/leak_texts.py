@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from agents.why.node_texts import Numbers
+from agents.why.scaling_texts import Numbers
 from schemas.decisions.recommendations import LeakEnd, MemoryLeak, MemoryLeakFound
 from schemas.decisions.vpa_conditions import MemoryLimitFound
 from schemas.units import bytes_text

@@ -25,13 +25,20 @@ from agents.logic.vertical.decision_builder import (
     IngestedOomKill,
     RecommendationBatch,
 )
-from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.memory_floors import MemoryFloors
 from agents.logic.vertical.memory_leaks import LeakChange, MemoryLeaks
 from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.policy_code import PolicyLookup, only_built_in
 from agents.logic.vertical.recommendation_schedule import DueEstimates, EarlyEstimates, LastTurn, Schedule, TurnSpan
-from agents.logic.vertical.recommended_amounts import Recommendation, deciding_rules, feed_of, grounds_of, recommend, reconsider
+from agents.logic.vertical.recommended_amounts import (
+    Announced,
+    Recommendation,
+    deciding_rules,
+    feed_of,
+    grounds_of,
+    recommend,
+    reconsider,
+)
 from agents.logic.vertical.shadow_comparison import ShadowComparison
 from agents.logic.vertical.usage_ingest import AggregateBounds, SourceHeartbeats, UsageIngest
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
