@@ -12,12 +12,7 @@ from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
 from schemas.decisions.plan_attestations import PLANS, PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import (
-    ContainerRecommendation,
-    LastOomKill,
-    OomSource,
-    RequestsRecommended,
-)
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted

@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.logic.adaptive import cpu_experts, memory_experts
-from agents.logic.vertical.policy_code import (
-    CodePolicy,
-    EvidenceColumns,
-    Floats,
-    PolicyState,
-    RecommendedColumns,
-    SampleColumns,
-)
+from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, Floats, PolicyState, RecommendedColumns, SampleColumns
 from agents.logic.vertical.vertical_settings import ADAPTIVE
 
 VERSION = 1

@@ -19,12 +19,7 @@ from agents.engine.turn import BatchDecided, Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
-from agents.logic.vertical.decision_builder import (
-    DecisionBuilder,
-    Grounds,
-    IngestedOomKill,
-    RecommendationBatch,
-)
+from agents.logic.vertical.decision_builder import DecisionBuilder, Grounds, IngestedOomKill, RecommendationBatch
 from agents.logic.vertical.memory_floors import MemoryFloors
 from agents.logic.vertical.memory_leaks import LeakChange, MemoryLeaks
 from agents.logic.vertical.node_caps import NodeIndex
