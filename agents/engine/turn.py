@@ -143,6 +143,7 @@ class Turn:
 
     def parts(self, topic: str) -> Sequence[Recorded | DeferredRecords]:
         """The same, with batches as they came."""
+        # Only an input whose writer runs in this process comes in batches.
         records = self.inputs.get(topic, ())
         return records.parts if isinstance(records, RecordsInParts) else records
 
@@ -164,6 +165,7 @@ class DeferredDecided(Decided):
     deferred: DeferredDecision
 
     def __init__(self, topic: str, key: str, deferred: DeferredDecision) -> None:
+        # As above: the event is not there yet.
         object.__setattr__(self, "topic", topic)
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "deferred", deferred)

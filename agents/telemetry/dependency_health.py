@@ -52,6 +52,7 @@ class DependencyStatus:
 
     def answered(self, **more: object) -> None:
         """It answers. `more` goes into the line that it is back."""
+        # One line for each outage, and not for each check that succeeds.
         away, self._away, self._not_yet = self._away, None, ""
         if away is not None:
             _log.info("back", what=self._what, after_seconds=round(self._clock() - away[1], 1), **more)

@@ -50,6 +50,7 @@ class HealthServer:
         """Opens no port before `listen`. `page` is served instead of the registry, which is among what it collects."""
         self._page, self._ready, self._alive = page or registry, ready, alive
         self._server: HttpsServer | None = None
+        # Here, because every process serves this page.
         faults = Gauge("ullage_own_faults", "Faults of our own since the start", registry=registry)
         faults.set_function(lambda: float(own_faults.TOTALS.total()))
         Gauge("ullage_ready", "1 when /readyz answers 200", registry=registry).set_function(lambda: float(not ready()))

@@ -64,6 +64,7 @@ class ObservedLog:
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As `log`; reports the records, or the failure."""
+        # Looked at more than once below, and `records` may be an iterator.
         records = list(records)
         try:
             with self._noting("append", {record.topic for record in records}):
@@ -72,6 +73,7 @@ class ObservedLog:
             self._observer.failed(error)
             raise
         except RecordsRefused as error:
+            # A part of them is in the log, and counts.
             taken = [record for record, place in zip(records, error.places, strict=True) if place is not None]
             self._observer.appended(taken)
             self.refused += len(error.refused)

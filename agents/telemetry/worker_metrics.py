@@ -135,6 +135,7 @@ class WorkerMetrics:
     def assigned(self, tasks: Iterable[StagePartition]) -> None:
         """The worker owns these tasks and no others. One that it did not own before is not open until `opened`."""
         tasks = set(tasks)
+        # Another worker shows these now, and two of them would be added up.
         for stage, partition in self._tasks - tasks:
             self._forget(stage, partition)
         self._tasks = tasks
@@ -181,6 +182,7 @@ class WorkerMetrics:
         self.closed(stage, partition)
 
     def _show_lag(self, stage: str, partition: int, seconds: Seconds) -> None:
+        # Kept like the series of turns: this is called for each task whenever the clock ticks.
         shown = self._lags.get((stage, partition))
         if shown is None:
             shown = self._lags[stage, partition] = self._lag.labels(stage, str(partition))
@@ -203,6 +205,7 @@ class WorkerMetrics:
         kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in decisions)
         for kind, count in kinds.items():
             self._decisions.labels(stage, kind).inc(count)
+        # Most turns refuse nothing, so ids are only looked at where a kind says that there is a refusal.
         if any(_REFUSED_KIND in kind for kind in kinds):
             for decision in decisions:
                 if (guard := _guard(event_codec.header(decision, "ce_id") or "")) is not None:
@@ -255,6 +258,7 @@ class WorkerMetrics:
 
     def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:
         shown = self._waited.pop(task, set())
+        # A series that is 0 would stay on the page for every input that ever waited.
         for topic in shown - inputs:
             self._waits.remove(*task, topic)
         for topic in inputs - shown:
@@ -279,5 +283,6 @@ class WorkerMetrics:
 
 def _guard(decision: str) -> str | None:
     """The guard of a refusal, which is part of the decision's id; None for other decisions."""
+    # The id has it, so that no decision is decoded for this.
     _, separator, rest = decision.partition(_REFUSED)
     return rest.split("/", 1)[0] if separator else None

@@ -66,6 +66,7 @@ def _held(context: LogContext, stages: Sequence[Stage], places: Iterable[tuple[s
 def note_in_copy(to: RecordImporter, parts: Iterable[Part], wires: Mapping[str, int]) -> None:
     """Note in a copy on which partitions workers were running. `wires`: what was copied, and how many partitions each has."""
     parts = sorted(parts)
+    # A copy made before, of a log at work, must not go on to say that workers run.
     if not parts and not _noted(to):
         return
     to.create(NOTES, 1)
@@ -142,7 +143,9 @@ def _damage(
 ) -> str:
     """Between which two marks the inputs stop being those that were read."""
     newest, why = refused
+    # A mark that the inputs do not contradict stands before the damage.
     good = {mark.turn: not objection(context, stage, partition, mark) for mark in marks}
+    # The changelog has few of them, so the stretch between two is as near as it can be told.
     first = next((mark for mark in marks if not good[mark.turn]), newest)
     last = max((mark for mark in marks if mark.turn < first.turn), key=lambda mark: mark.turn, default=None)
     begins = {} if last is None else last.positions

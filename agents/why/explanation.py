@@ -275,6 +275,7 @@ class _Search:
             event, causes = self.codec.decode(record), _no_repeats(event_codec.causes(record))
         except BadRecord as error:
             return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
+        # A recommendation rests on scrapes of many workloads, of which only its own matters from here on.
         workload = event_descriptions.workload_of(event) if isinstance(event, RequestsRecommended) else workload
         # There may be hundreds of scrapes, among which a policy or an OOM kill must not be lost.
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
@@ -312,6 +313,7 @@ class _Search:
             begin, end = self.log.begin(place.topic, place.partition), self.log.end(place.topic, place.partition)
         except BadInput as error:
             return None, f"is in no log we have: {error}"
+        # Why a record is not there differs, and what can be done about it, too.
         if place.offset < begin:
             return None, f"is no longer kept: retention cut this partition at offset {begin}"
         if place.offset >= end:

@@ -171,6 +171,7 @@ class ContainerIndex:
         others = [self._of[workload][0] for workload in more if workload in self._of]
         if others:
             due = np.concatenate([due, np.array(others, np.int64)])
+        # Made once for all turns until a container comes or goes.
         order = self._ordered()
         ranks, last = order.workloads(due), self._selected
         # Mostly the same members are due turn after turn.

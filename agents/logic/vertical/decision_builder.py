@@ -129,6 +129,7 @@ class DecisionBuilder:
         """The settings themselves, if there is no record to cite."""
         if self.cited is not None:
             return {}
+        # Without a record to cite, the decision itself has to say what it was made by.
         return {"settings": {name: getattr(self.settings, name) for name in VerticalSettings.__dataclass_fields__}}
 
 
@@ -160,6 +161,7 @@ class RecommendationBatch:
 
     def decision(self, number: int) -> "DeferredRecommendation":
         """The decision about `subjects[number]`."""
+        # Two topics take each decision, and both are to have the same object, so that it is built once.
         deferred = self._made.get(number)
         if deferred is None:
             deferred = self._made[number] = DeferredRecommendation(self, number)

@@ -171,6 +171,7 @@ class PolicyFeed:
         """Show what was taken in since the last call. The index of containers knows their aggregates now."""
         kills, moments = self._kills, self._moments
         self._kills, self._moments, self.fault = [], [], ""
+        # What came while nobody is shown anything is dropped, and not kept for one who may ask later.
         if not (kills or moments) or self.idle:
             return
         if kills:
@@ -260,6 +261,7 @@ class PolicyFeed:
                 block, chosen = rows[begin : begin + _BLOCK], places[begin : begin + _BLOCK]
                 shown, seconds = members[chosen], np.zeros(len(block))
                 if killed_at is None:
+                    # No more than the window: what was used before that, in a gap of the scrapes, nobody knows.
                     seconds = np.minimum(at[chosen] - table.floats(LAST)[block], window)
                     table.floats(LAST)[block] = at[chosen]
                 columns = SampleColumns(

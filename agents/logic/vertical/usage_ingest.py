@@ -155,6 +155,7 @@ class UsageIngest:
         for seen in event.containers:
             row, limit = containers.find((event.workload.key, event.pod.name, seen.name)), np.float32(seen.limits.memory or 0)
             if row is not None and (containers["limit"][row] != limit or containers["restarts"][row] != seen.restarts):
+                # A new run has none of the memory of the one before, so a rise across the two would be none.
                 if seen.restarts > containers["restarts"][row]:
                     self.usage.minima.started_anew(row)
                 containers["limit"][row], containers["restarts"][row] = limit, seen.restarts
@@ -237,6 +238,7 @@ class UsageIngest:
     def recount(self, workload: str | None = None) -> None:
         """Pods of a workload came, went or changed, or policies did (None: all workloads)."""
         if workload is None:
+            # Policies may have changed selectors, which say whose pods count.
             self._counts.clear()
         else:
             self._counts.pop(workload, None)
@@ -257,6 +259,7 @@ class UsageIngest:
         return keys
 
     def _aggregate_of(self, workload: str, pod: str, container: str) -> RowKey | None:
+        # The memory saver keeps nothing of workloads that no policy names, as upstream's does.
         if self.settings.memory_saver and self.policies.of(workload) is None:
             return None
         indexed = self.pods.get(workload, pod)
