@@ -48,6 +48,7 @@ def after(pause: AdmissionPause | None, outcome: ActionFinished) -> AdmissionPau
     # A refusal or a failure says nothing of whether patched pods come.
     if outcome.detail is not OutcomeDetail.NOT_SEEN:
         return pause
+    # One loss may be an accident of the API server; the more there were lately, the less likely the next patch is to come.
     losses = 1 if pause is None or outcome.at - pause.since >= REMEMBERED else pause.losses + 1
     # Bounded before the power, which would be beyond any timedelta after enough losses.
     length = min(FIRST * 2 ** min(losses - 1, _MOST_DOUBLINGS), LONGEST)

@@ -83,7 +83,6 @@ class CronSchedule:
         """The last moment until `now`, or None if there was none in five years. A schedule of `@every` has none of its own.
 
         A moment that a change of the clock skips happens when the skipped time ends; one that clocks show twice happens twice.
-        Upstream's library leaves out a skipped moment, so a window that should end then goes on for a day.
         """
         if self.every or _never(self):
             return None
@@ -225,6 +224,7 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[int, ...]:
     first, second = (int(wall.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
     if first <= second:
         return (second,) if first == second else (second, first)
+    # Upstream's library leaves out a skipped moment, so a window that should end then would go on for a day.
     return (_end_of_gap(second, first, zone),)  # in a gap the later reading comes out as the earlier instant
 
 

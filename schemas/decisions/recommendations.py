@@ -243,7 +243,8 @@ _NUMBERS = {
 
 
 def delivered_risks(because: Mapping[str, object]) -> Iterator[DeliveredRisk]:
-    """Of each container for which `because` has all the numbers. It is for people, so what has another form is left out."""
+    """Of each container for which `because` has all the numbers."""
+    # `because` is for people, and nobody is bound to one form of it, so what has another is left out.
     of_containers = because.get("policy_grounds")
     for container, grounds in of_containers.items() if isinstance(of_containers, Mapping) else ():
         numbers = {name: grounds.get(key) for name, key in _NUMBERS.items()} if isinstance(grounds, Mapping) else {}

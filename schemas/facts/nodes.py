@@ -35,10 +35,11 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class NodeTaint:
-    """A taint with Kubernetes' fields. The effect is text, because tags of a node group can carry an unknown one."""
+    """A taint with Kubernetes' fields."""
 
     key: str
     value: str = ""
+    # A text, because tags of a node group can carry an unknown one.
     effect: str = ""
 
 

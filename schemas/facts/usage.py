@@ -17,15 +17,14 @@ class MetricsScraped:
     did not see is NaN (null on the wire), never zero. `cores_max` and `memory_max` are the highest use within the window, empty
     where the source only knows averages. Backtests score with them; no stage decides by them.
 
-    The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
-    look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
-
-    `history` marks what a metrics store remembered: `at` may lie days before the turn that takes it. A container's usage only
-    counts if it is newer than what was counted last, so history has to come before anything live, into an empty state.
+    Numbers are float64 arrays (or any sequence of floats). `history` marks what a metrics store remembered: `at` may lie days
+    before the turn that takes it.
     """
 
     at: datetime
     cluster: str
+    # The codec interns the three columns of names: equal ones of two records are the same tuple, so that a reader may look a
+    # whole scrape up by identity.
     workloads: tuple[str, ...]
     pods: tuple[str, ...]
     containers: tuple[str, ...]
@@ -33,6 +32,8 @@ class MetricsScraped:
     memory: Sequence[Bytes]
     window: Seconds = Seconds(60.0)
     ages: Sequence[Seconds] = ()
+    # A container's usage only counts if it is newer than what was counted last, so history has to come before anything live, into
+    # an empty state.
     history: bool = False
     cores_max: Sequence[Cores] = ()
     memory_max: Sequence[Bytes] = ()

@@ -201,14 +201,14 @@ class StageRulesChanged:
     """From the turn that takes this in, a stage decides by these settings and this version of the program's rules.
 
     `program` counts the changes of the stage's code that change decisions. `settings` are all settings of the stage by name.
-    `version` follows from the other three (`rules_version`), so that equal rules are recognised; decisions cite it with the place
-    of the record.
+    `version` follows from the other three (`rules_version`); decisions cite it with the place of the record.
     """
 
     at: datetime
     stage: str
     program: int
     settings: Mapping[str, RuleValue]
+    # By content, so that equal rules are recognised, whoever wrote them.
     version: str
     by: Author | None = None
     """Who applied them; for a log without rules, whose settings the first worker had."""
