@@ -132,10 +132,14 @@ def answering_connection(settings: Settings) -> "KafkaConnection":
 
 
 def connection(settings: Settings) -> "KafkaConnection":
-    """How to reach Kafka."""
+    """How to reach Kafka. Raises BadInput for a folder of its files that is not there."""
     from streams.log.kafka_connection import KafkaConnection
 
     security = settings.log.security
+    if security.folder is not None and not security.folder.is_dir():
+        raise BadInput(
+            f"log.security.folder '{security.folder}' is no folder: it is where a Secret with Kafka's files is mounted"
+        )
     msk = _msk_tokens(security)
     return KafkaConnection(
         brokers=settings.log.brokers,

@@ -6,6 +6,7 @@ import pytest
 
 from agents.settings import log_factory
 from agents.settings.all_settings import LogSettings, SecuritySettings, Settings
+from streams.errors import BadInput
 
 FILES = {"ca.crt": "ssl_cafile", "user.crt": "ssl_certfile", "user.key": "ssl_keyfile"}
 
@@ -21,6 +22,11 @@ def test_the_files_that_a_secret_has_are_used(there: tuple[str, ...], tmp_path: 
         (tmp_path / name).touch()
     expected = {name: str(tmp_path / name) if name in there else None for name in FILES}
     assert used(SecuritySettings(protocol="SSL", folder=tmp_path)) == expected
+
+
+def test_a_folder_that_is_not_there_is_not_taken_for_one_without_files(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"log\.security\.folder '.*absent' is no folder"):
+        used(SecuritySettings(protocol="SSL", folder=tmp_path / "absent"))
 
 
 def test_a_file_that_is_named_comes_before_the_folder_and_is_never_left_out(tmp_path: Path) -> None:
