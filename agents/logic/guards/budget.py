@@ -27,10 +27,12 @@ class Headcount:
         """Count one more member. One with an open plan counts as running until a fact shows that it no longer runs."""
         self.live += 1
         self.running += running
+        # A member that is planned for and already down is away once, not twice.
         self.acting += acting and running
 
     def add(self, other: "Headcount") -> None:
         """Count the members of a smaller group as well."""
+        # A guess about one workload's missing pods must not close the budget of the whole cluster.
         self.live += other.live - other.guessed
         self.running += other.running
         self.acting += other.acting

@@ -1,9 +1,7 @@
 """Budgets for certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
 
 Each entry gives a share of the pods or nodes, when it begins (cron, in UTC unless it names a zone), and how long it applies.
-If several apply at once, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing. A beginning
-that summer time skips is when the skipped time ends: github.com/robfig/cron, and so a CronJob, would leave out that day, and a
-freeze of that night would not hold.
+If several apply at once, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing.
 """
 
 import re
@@ -36,6 +34,8 @@ class ScheduledBudget:
 
     def holds(self, now: int) -> bool:
         """Whether the entry applies at a moment, in seconds since the epoch."""
+        # A beginning that summer time skips is when the skipped time ends. github.com/robfig/cron, and so a CronJob, would leave
+        # out that day, and a freeze of that night would not hold.
         begun = cron_schedules.parse(self.cron).last(now, UTC)
         return begun is not None and now < begun + self.seconds
 
@@ -58,8 +58,8 @@ def in_force(text: str, now: int) -> ScheduledBudget | None:
 
 def at_most(share: Fraction, text: str, now: int) -> Fraction:
     """A share, reduced to the smallest budget that applies in turn `now` (milliseconds) if that is smaller."""
-    held = in_force(text, now)
-    return share if held is None else min(share, held.share)
+    scheduled = in_force(text, now)
+    return share if scheduled is None else min(share, scheduled.share)
 
 
 def _entry(text: str) -> ScheduledBudget:
@@ -75,6 +75,7 @@ def _entry(text: str) -> ScheduledBudget:
         schedule = cron_schedules.parse(match["cron"])
     except ValueError as error:
         raise ValueError(f"'{text}' has no schedule: {error}") from error
+    # `@every` counts from when a program started, and a decision must not depend on that.
     if schedule.every:
         raise ValueError(f"'{text}' never begins: @every has no moment of its own")
     if schedule.never:

@@ -1,8 +1,4 @@
-"""When a plan becomes void: after its own lifetime, or as soon as one of the inputs that allowed it is too old to act on.
-
-A guard lets a plan pass while an input is fresh. Without the second limit, a plan that passes at the last moment would be carried
-out on an input that the same guard calls stale by then.
-"""
+"""When a plan becomes void: after its own lifetime, or as soon as one of the inputs that allowed it is too old to act on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,6 +29,8 @@ class Plan(Protocol):
 def plan_expiry(turn: Turn, *, lifetime: Seconds, inputs: Iterable[tuple[int, Seconds]] = ()) -> PlanExpiry:
     """The limits of a plan made in `turn`. `inputs`: for each input, its turn and for how many seconds it stays fresh."""
     expires = turn.at + timedelta(seconds=lifetime)
+    # A guard lets a plan pass while an input is fresh. Without this limit, a plan that passes at the last moment would be carried
+    # out on an input that the same guard calls stale by then.
     stale = min((taken + int(within * 1000) for taken, within in inputs), default=None)
     if stale is None or stale >= times.to_ms(expires):
         return PlanExpiry(expires)

@@ -46,8 +46,10 @@ def obey(table: ObjectTable[ControlRecord], turn: Turn, owns: Callable[[str], bo
     for recorded in turn.of("control"):
         if isinstance(recorded.event, ControlChanged) and owns(recorded.event.cluster):
             event = recorded.event
+            # Only a record with schedules is kept as it was written: the loop below evaluates it anew in each turn.
             table.upsert(event.cluster, ControlRecord(event, recorded.place, event if event.schedules else None))
     now = times.from_ms(turn.number)
+    # A copy, because the loop writes into the table.
     for cluster, record in list(table.items()):
         if record.said is not None and (event := record.said.in_force_at(now)) != record.event:
             table.upsert(cluster, replace(record, event=event))
@@ -63,7 +65,8 @@ def first_objection(guards: Iterable[tuple[str, Callable[[C, S], str | None]]], 
 
 
 def mode(control: ControlRecord | None) -> Mode:
-    """The mode of a cluster; shadow as long as it has no control record."""
+    """The mode of a cluster."""
+    # Nobody's pod is touched before a person has asked for it.
     return Mode.SHADOW if control is None else control.event.mode
 
 

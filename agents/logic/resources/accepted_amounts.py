@@ -1,8 +1,8 @@
 """As much of the wanted amounts as the API server accepts.
 
-If it would refuse a pod with all of them, each resource goes as far from what the pod has to what is wanted as it can, for all
-containers alike: to a 64th of the way. What cannot be changed at all is left as it is. So a pod that would have been accepted
-without the patch is accepted with it.
+If it would refuse a pod with all of them, each resource goes as far from what the pod has to what is wanted as it can, in one
+proportion for all containers. What cannot be changed at all is left as it is. So a pod that would have been accepted without the
+patch is accepted with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ from schemas.exact_quantity import MOST, Form, Quantity
 PARTLY: Final = "is changed only in part"
 """What the annotation of a pod says of such a resource; asked again, the patch would go a part of the rest."""
 
+# A 64th of the way is found in six halvings, each of which judges the whole pod.
 _WHOLE = 64
 _NANO, _MILLI = 10**9, 10**6
 SetAmounts = tuple[Resources, Resources]
@@ -39,19 +40,23 @@ def fit(pod: QuotaPod, wanted: Sequence[SetAmounts], rules: Callable[[bool], Rul
     `rules` gives those of the namespace; it is asked for all of them, quotas included, only if the pod is to ask for more.
     """
     all_of_it = {CPU: _WHOLE, MEMORY: _WHOLE}
-    known = rules(_grows(pod, wanted))
-    fault = pod_acceptance.worse(pod, _with(pod, wanted, all_of_it), known)
+    # A pod that asks for no more than before fits into each quota that it fitted into, so that none has to be looked up.
+    namespace_rules = rules(_grows(pod, wanted))
+    fault = pod_acceptance.worse(pod, _with(pod, wanted, all_of_it), namespace_rules)
     if fault is None:
         return Accepted(tuple(wanted), {})
+    # Shares of a LimitRange on pods are whole bytes, rounded down, so that their sum may be a few bytes short of its least
+    # amount.
     rounded = _rounded_up(wanted)
-    if pod_acceptance.worse(pod, _with(pod, rounded, all_of_it), known) is None:
+    if pod_acceptance.worse(pod, _with(pod, rounded, all_of_it), namespace_rules) is None:
         return Accepted(tuple(rounded), {})
     shares, held = {}, {}
     for resource in (CPU, MEMORY):
-        shares[resource], why = _share(pod, wanted, resource, known)
+        shares[resource], why = _share(pod, wanted, resource, namespace_rules)
         if why is not None:
             held[resource] = f"{resource} {PARTLY if shares[resource] else 'is left as it is'}: {why}"
-    fault = pod_acceptance.worse(pod, _with(pod, wanted, shares), known)
+    # Each share was judged by itself. Together they may still be refused.
+    fault = pod_acceptance.worse(pod, _with(pod, wanted, shares), namespace_rules)
     if fault is not None:
         shares = dict.fromkeys(shares, 0)
         held = {resource: f"{resource} is left as it is: {fault}" for resource in shares}
@@ -75,10 +80,7 @@ def _share(pod: QuotaPod, wanted: Sequence[SetAmounts], resource: str, rules: Ru
 
 
 def _rounded_up(wanted: Sequence[SetAmounts]) -> list[SetAmounts]:
-    """The same with a byte more of memory in each container.
-
-    Shares of a LimitRange on pods are whole bytes, rounded down, so that their sum may be a few bytes short of its least amount.
-    """
+    """The same with a byte more of memory in each container."""
     return [(_one_more(requests), _one_more(limits)) for requests, limits in wanted]
 
 

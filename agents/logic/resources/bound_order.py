@@ -27,7 +27,8 @@ def ordered(advice: Advice) -> Advice:
 
 
 def ordered_container(given: ContainerRecommendation) -> ContainerRecommendation:
-    """The same for a recommendation of the log, which an older program may have made."""
+    """The same for a recommendation of the log."""
+    # The recommender orders what it publishes, but a log may hold what an older program made.
     lower, target, upper = given.lower, given.target, given.upper
     least = Amounts(_outer(min, lower.cpu, target.cpu), _outer(min, lower.memory, target.memory))
     most = Amounts(_outer(max, upper.cpu, target.cpu), _outer(max, upper.memory, target.memory))

@@ -38,9 +38,10 @@ class Ranges:
 NONE = Ranges()
 
 
-def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
-    """The LimitRanges of one namespace, from events. They are merged in the order of their names: the last default counts."""
-    entries = [limit for changed in sorted(found, key=lambda each: each.name) for limit in changed.limits]
+def of_events(events: Iterable[LimitRangeChanged]) -> Ranges:
+    """The LimitRanges of one namespace, merged."""
+    # In the order of their names, because the last default counts.
+    entries = [limit for event in sorted(events, key=lambda event: event.name) for limit in event.limits]
     typed = []
     for entry in entries:
         least, most, default = map(resource_lists.set_amounts, (entry.least, entry.most, entry.default_limits))
@@ -53,13 +54,14 @@ def bounds(
 ) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
     """The least and the most that a recommendation may be, so that request and limit both stay within the range.
 
-    A limit that stays as it is bounds nothing. Else the least applies to both request and limit. Zero is no bound. Source:
-    getMinAllowedRecommendation and getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
+    Zero is no bound. Source: getMinAllowedRecommendation and getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
     """
     if limit_stays:
+        # A limit that stays as it is does not move with the request, so that only the request itself can leave the range.
         return dict(bounding.least or {}), dict(bounding.most or {})
     least = _of_limit(container, bounding.least, bounding.default)
     for resource in least:
+        # Kubernetes holds the least amount against the request as well as against the limit.
         minimum = at(bounding.least, resource)
         if minimum.nano > least[resource].nano:
             least[resource] = minimum
@@ -69,11 +71,11 @@ def bounds(
 def _of_limit(container: Container, bound: Resources | None, default: Resources | None) -> dict[str, Quantity]:
     if bound is None:
         return {}
-    found: dict[str, Quantity] = {}
+    bounds_of: dict[str, Quantity] = {}
     for resource in (CPU, MEMORY):
-        given = (at(each, resource) for each in (container.requests, container.limits, bound, default))
-        found[resource] = boundary(resource, *given) or resource_lists.at(None, resource)
-    return found
+        amounts = (at(resources, resource) for resources in (container.requests, container.limits, bound, default))
+        bounds_of[resource] = boundary(resource, *amounts) or resource_lists.at(None, resource)
+    return bounds_of
 
 
 def _merged(entries: Iterable[tuple[str, Range]]) -> Ranges:
@@ -90,12 +92,12 @@ def _merged(entries: Iterable[tuple[str, Range]]) -> Ranges:
     return Ranges(of.get(LimitType.CONTAINER), of.get(LimitType.POD))
 
 
-def _tightest(one: Resources | None, other: Resources | None, *, higher: bool) -> Resources | None:
-    if one is None or other is None:
-        return one if other is None else other
-    merged = dict(one)
+def _tightest(former: Resources | None, further: Resources | None, *, higher: bool) -> Resources | None:
+    if former is None or further is None:
+        return former if further is None else further
+    merged = dict(former)
     for resource in (CPU, MEMORY):
-        if resource in other:
-            pair = [each[resource] for each in (merged, other) if resource in each]
+        if resource in further:
+            pair = [resources[resource] for resources in (merged, further) if resource in resources]
             merged[resource] = (max if higher else min)(pair, key=lambda amount: amount.nano)
     return merged

@@ -17,31 +17,31 @@ class UnscalableError(ArithmeticError):
     """Amounts that cannot be brought into proportion. The message is a sentence that names the amounts."""
 
 
+# The pods of a workload are alike, so that most of them ask for what another one has just asked for.
 @lru_cache(maxsize=4096)
 def limit_amounts(requests: Amounts, limits: Amounts, recommended: Amounts) -> Amounts:
-    """The limits that go with recommended requests, for amounts of events; None where there was no limit.
-
-    The results are cached, because the pods of a workload are alike.
-    """
-    limit, request, wanted = (resource_lists.of_amounts(each) for each in (limits, requests, recommended))
-    found = {resource: _proportional_of(resource, limit, request, wanted) for resource in (CPU, MEMORY)}
-    return resource_lists.to_amounts({resource: amount for resource, amount in found.items() if amount is not None})
+    """The limits that go with recommended requests, for amounts of events; None where there was no limit."""
+    limit, request, wanted = map(resource_lists.of_amounts, (limits, requests, recommended))
+    scaled_limits = {
+        resource: proportional(resource, limit.get(resource), request.get(resource), wanted.get(resource), None)[0]
+        for resource in (CPU, MEMORY)
+    }
+    return resource_lists.to_amounts({resource: amount for resource, amount in scaled_limits.items() if amount is not None})
 
 
 def limits(
     *, limit: Resources | None, request: Resources | None, recommended: Resources | None, default: Resources | None
 ) -> tuple[dict[str, Quantity] | None, tuple[str, ...]]:
     """The limits for CPU and memory that go with a recommendation, and upstream's notes on them."""
-    found: dict[str, Quantity] = {}
+    amounts: dict[str, Quantity] = {}
     notes = []
     for resource in (CPU, MEMORY):
-        lists = (at(each, resource) for each in (limit, request, recommended, default))
-        amount, note = proportional(resource, *lists)
+        amount, note = proportional(resource, *(at(listed, resource) for listed in (limit, request, recommended, default)))
         if amount is not None:
-            found[resource] = amount
+            amounts[resource] = amount
         if note:
             notes.append(note)
-    return (found, tuple(notes)) if found else (None, ())
+    return (amounts, tuple(notes)) if amounts else (None, ())
 
 
 def proportional(
@@ -55,17 +55,15 @@ def proportional(
     if limit is None or (limit.whole == 0 and default is not None):
         limit = default
     if limit is None or limit.whole == 0:
+        # Upstream's own words: its note stands in the annotation of the pod.
         return None, f"{resource}: limit NOT set since originalLimit is nil or 0"
     if recommended is None or recommended.whole == 0:
         return None, f"{resource}: limit NOT set since recommendedRequest is nil or 0"
+    # Without a request there is no proportion, and Kubernetes takes the limit for the request.
     if request is None or request.whole == 0 or request.milli == limit.milli:
         return recommended, ""
     amount, whole = scaled(resource, limit, by=recommended, over=request)
     return amount, "" if whole else f"{resource}: failed to keep limit to request ratio; capping limit to int64"
-
-
-def _proportional_of(resource: str, limit: Resources, request: Resources, recommended: Resources) -> Quantity | None:
-    return proportional(resource, limit.get(resource), request.get(resource), recommended.get(resource), None)[0]
 
 
 def boundary(
@@ -79,6 +77,7 @@ def boundary(
     if limit is None or (limit.whole == 0 and default is not None):
         limit = default
     if limit is None or limit.whole == 0:
+        # A zero bounds nothing.
         return exact_quantity.ZERO
     if request is None or request.whole == 0 or bound is None:
         return bound
@@ -93,6 +92,7 @@ def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up:
         raise UnscalableError(f"'{amount.text}' cannot be scaled by '{by.text}' over '{over.text}' of {resource}")
     product = amount.whole * by.whole if memory else amount.milli * by.milli
     result, rest = divmod(product, divisor)
+    # Quantities of Kubernetes are of 64 bits, and Python's numbers know no end.
     fits = -MOST - 1 <= result <= MOST
     result = result + (up and rest != 0) if fits else MOST
     return (exact_quantity.of_whole if memory else exact_quantity.of_milli)(result, amount.form), fits

@@ -35,6 +35,7 @@ def worse(before: QuotaPod, after: QuotaPod, rules: Rules) -> str | None:
     """What the API server would object to in `after` that it would not have in `before`, as a clause; None if nothing."""
     old: Mapping[Rule, Excess] | None = None
     for rule, excess in _excesses(after, rules).items():
+        # Most pods break no rule, and then what they were before does not matter.
         if old is None:
             old = _excesses(before, rules)
         if excess.by > (old[rule].by if rule in old else 0):
@@ -61,6 +62,7 @@ def _all(pod: QuotaPod, rules: Rules) -> Iterator[tuple[Rule, Excess]]:
     if resources.requests:
         yield from _of_sums(resources)
     if rules.ranges.pod is not None:
+        # PodValidateLimitFunc sums the spec up without its overhead.
         bare = PodResources(resources.containers, resources.init, resources.requests, resources.limits)
         requested, limited = pod_resources.requested(bare), pod_resources.limited(bare)
         yield from _of_range(("pod", "the pod"), "pods", rules.ranges.pod, requested, limited)
@@ -96,6 +98,7 @@ def _of_range(where: tuple[str, str], kind: str, bounding: Range, requests: Sums
     for resource in (CPU, MEMORY):
         both = [(word, amounts.get(resource)) for word, amounts in (("request", requests), ("limit", limits))]
         least, most = ((bounds or {}).get(resource) for bounds in (bounding.least, bounding.most))
+        # A least amount demands a request and a most amount a limit, as minConstraint and maxConstraint have it.
         for word, amount in both:
             rule = f"{resource} {word}"
             if least is not None and (amount is not None or word == "request"):
@@ -120,9 +123,10 @@ def _beyond(rule: Rule, by: int, why: str) -> Iterator[tuple[Rule, Excess]]:
 
 
 def _beyond_ratio(request: int | None, limit: int | None, most: float) -> int:
-    """By how many billionths the ratio of limit to request is too large. limitRequestRatioConstraint computes in floats, too."""
+    """By how many billionths the ratio of limit to request is too large."""
     if not request or not limit:
         return _ABSENT
+    # limitRequestRatioConstraint computes in floats, too.
     ratio = _milli(limit) / _milli(request) * 1000
     return round((ratio - most * 1000) * _MILLI) if ratio > most * 1000 else 0
 

@@ -37,32 +37,30 @@ def fit(
     *,
     upstream: bool = True,
 ) -> list[Advice]:
-    """The scaled advice; the limits of the containers in `kept` stay as they are.
-
-    Upstream rounds shares of memory down, so that their sum may be a few bytes short of the least amount.
-
-    A container that has requests but no advice takes part with its requests as the target.
-    """
-    advised = {each.container for each in advice}
+    """The scaled advice; the limits of the containers in `kept` stay as they are."""
+    advised = {entry.container for entry in advice}
+    # A container that has requests but no advice takes part with its requests as the target.
     joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
     parts = [*advice, *joined]
     copies = [_lists(part) for part in parts]
+    # Of two entries of one name the first counts, as in upstream, which looks them up in order.
     first: dict[str, Lists] = {}
-    for each, copy in zip(parts, copies, strict=True):
-        first.setdefault(each.container, copy)
+    for part, copy in zip(parts, copies, strict=True):
+        first.setdefault(part.container, copy)
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
     members = [_Member(standing[c.name], first.get(c.name), c.name in kept) for c in containers]
     for kind, resource in ORDER:
+        # Upstream rounds shares of memory down, so that their sum may be a few bytes short of the least amount.
         _share(members, kind, resource, allowed, up=resource == CPU or not upstream)
     fitted = zip(parts, copies, strict=True)
-    return [Advice(each.container, copy["target"], copy["lower"], copy["upper"], each.uncapped) for each, copy in fitted]
+    return [Advice(part.container, copy["target"], copy["lower"], copy["upper"], part.uncapped) for part, copy in fitted]
 
 
 def _lists(advice: Advice) -> Lists:
-    found = {"upper": advice.upper, "target": advice.target, "lower": advice.lower}
-    return {kind: None if given is None else dict(given) for kind, given in found.items()}
+    lists = {"upper": advice.upper, "target": advice.target, "lower": advice.lower}
+    return {kind: None if given is None else dict(given) for kind, given in lists.items()}
 
 
 def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range, *, up: bool) -> None:
@@ -70,12 +68,13 @@ def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range,
     least, most, default = (at(bound, resource) for bound in (allowed.least, allowed.most, allowed.default))
     amounts = [_amount(member, kind, resource) for member in members]
     limits = [_limit(member, resource, amount, default) for member, amount in zip(members, amounts, strict=True)]
-    limit, request = exact_quantity.total([each for each in limits if each]), exact_quantity.total(amounts)
+    limit, request = exact_quantity.total([amount for amount in limits if amount]), exact_quantity.total(amounts)
     fits = not most or most.nano >= limit.nano
     if least.nano <= limit.nano and least.nano <= request.nano and fits:
         return
     if not limit or (not request and any(member.keeps_limit for member in members)):
         return
+    # If the requests fall short, upstream scales by their sum and does not look at the limits any more.
     if least.nano > request.nano:
         for member in members:
             if member.lists is not None:
@@ -83,11 +82,13 @@ def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range,
                 _put(member, kind, resource, scaled(resource, amount, by=least, over=request, up=up)[0])
         return
     goal = least if fits else most
-    fixed = exact_quantity.total([each for each, member in zip(limits, members, strict=True) if each and member.keeps_limit])
-    if fixed:
-        goal, limit = (exact_quantity.of_nano(each.nano - fixed.nano) for each in (goal, limit))
+    stays = [amount for amount, member in zip(limits, members, strict=True) if amount and member.keeps_limit]
+    if stays:
+        fixed = exact_quantity.total(stays).nano
+        goal, limit = (exact_quantity.of_nano(amount.nano - fixed) for amount in (goal, limit))
         if goal.nano <= 0 or not limit:
-            return  # whatever the others ask for
+            # The limits that stay exceed the range alone, whatever the other containers ask for.
+            return
     for member in members:
         if member.keeps_limit:
             continue
@@ -108,10 +109,10 @@ def _limit(member: _Member, resource: str, amount: Quantity, default: Quantity) 
 
 
 def _put(member: _Member, kind: str, resource: str, amount: Quantity) -> None:
-    found = None if member.lists is None else member.lists[kind]
-    if found is None:
+    amounts = None if member.lists is None else member.lists[kind]
+    if amounts is None:
         name = member.container.name
         raise UnscalableError(
             f"the pod's LimitRange asks to scale {resource} of container '{name}', for which nothing is recommended"
         )
-    found[resource] = amount
+    amounts[resource] = amount

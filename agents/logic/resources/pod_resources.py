@@ -47,7 +47,7 @@ class PodResources:
     @property
     def all_containers(self) -> tuple[Container, ...]:
         """The containers, then the init containers."""
-        return (*self.containers, *(each.container for each in self.init))
+        return (*self.containers, *(starter.container for starter in self.init))
 
 
 def of_fact(pod: PodChanged, changed: Mapping[str, tuple[Amounts, Amounts]] | None = None) -> PodResources:
@@ -74,17 +74,18 @@ def requested(pod: PodResources, *, own: bool = True) -> dict[str, int]:
     PodRequests and AggregateContainerRequests in k8s.io/component-helpers, resource/helpers.go.
     """
     containers = [ContainerRequests(nano(container.requests)) for container in pod.containers]
-    init = [ContainerRequests(nano(each.container.requests), always=each.sidecar) for each in pod.init]
+    init = [ContainerRequests(nano(starter.container.requests), always=starter.sidecar) for starter in pod.init]
     if not own:
         return pod_requests.of_pod(containers, init)
     return pod_requests.of_pod(containers, init, nano(pod.overhead), nano(pod.requests))
 
 
 def limited(pod: PodResources) -> dict[str, int]:
-    """The limits in all. Overhead only counts where there is a limit. PodLimits in the same file."""
+    """The limits in all. PodLimits in the same file."""
     containers = [ContainerRequests(nano(container.limits)) for container in pod.containers]
-    init = [ContainerRequests(nano(each.container.limits), always=each.sidecar) for each in pod.init]
+    init = [ContainerRequests(nano(starter.container.limits), always=starter.sidecar) for starter in pod.init]
     total = pod_requests.of_pod(containers, init, pod_level=nano(pod.limits))
+    # A pod without a limit has none with its overhead either.
     for name, amount in nano(pod.overhead).items():
         if total.get(name):
             total[name] += amount
@@ -96,23 +97,23 @@ def nano(amounts: Resources | None) -> dict[str, int]:
     return {name: amount.nano for name, amount in (amounts or {}).items()}
 
 
-# The quality-of-service class that Kubernetes gives a pod. An in-place resize must not change it.
-#
-# Source: ComputePodQOS in Kubernetes' pkg/apis/core/v1/helper/qos. Amounts of zero count as not set. All init containers count,
-# those that end as well as sidecars. Where the pod has requests or limits of its own, those of its containers do not count.
-
-
 _RESOURCES = ("cpu", "memory")
+# CPU is compared in whole nanocores, so that sums of fractions are equal where Kubernetes finds them equal.
 _EXACT = 1_000_000_000
-"""CPU is compared in whole nanocores, so that sums of fractions are equal where Kubernetes finds them equal."""
 _NOTHING = Amounts()
 
 
 def service_class(containers: Iterable[ContainerSeen], requests: Amounts = _NOTHING, limits: Amounts = _NOTHING) -> str:
-    """`Guaranteed`, `Burstable` or `BestEffort`. `containers`: all, init containers too; `requests`, `limits`: the pod's own."""
+    """`Guaranteed`, `Burstable` or `BestEffort`, the quality-of-service class, which an in-place resize must not change.
+
+    `containers` are all, init containers that end as well as sidecars; `requests` and `limits` are the pod's own. Source:
+    ComputePodQOS in Kubernetes' pkg/apis/core/v1/helper/qos.
+    """
+    # Where the pod has amounts of its own, those of its containers do not count.
     whole = (requests, limits) != (_NOTHING, _NOTHING)
     pairs = [(requests, limits)] if whole else [(container.requests, container.limits) for container in containers]
     asked, most = _sums(request for request, _ in pairs), _sums(limit for _, limit in pairs)
+    # An amount of zero counts as not set.
     if not any(asked.values()) and not any(most.values()):
         return "BestEffort"
     limited = all(_sums((limit,))[resource] for _, limit in pairs for resource in _RESOURCES)
@@ -122,5 +123,5 @@ def service_class(containers: Iterable[ContainerSeen], requests: Amounts = _NOTH
 def _sums(amounts: Iterable[Amounts]) -> dict[str, int]:
     """Each resource in nanocores or bytes, so that zero means that it is not set."""
     listed = list(amounts)
-    cpu = sum(round((each.cpu or 0.0) * _EXACT) for each in listed)
-    return {"cpu": cpu, "memory": sum(each.memory or 0 for each in listed)}
+    cpu = sum(round((amount.cpu or 0.0) * _EXACT) for amount in listed)
+    return {"cpu": cpu, "memory": sum(amount.memory or 0 for amount in listed)}

@@ -1,8 +1,7 @@
 """Whether a pod fits into the quotas of its namespace, by the rules of the API server's admission.
 
 Sources: CheckRequest in k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go, and in Kubernetes
-pkg/quota/v1/evaluator/core/pods.go. What is not known of a pod (its priority class, say) is taken for what makes a quota count
-it.
+pkg/quota/v1/evaluator/core/pods.go. If it is not known whether a quota counts a pod, it is assumed to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,17 +49,14 @@ def objection(quotas: Iterable[ResourceQuotaChanged], pod: QuotaPod, freed: Quot
 
     `freed` is a pod whose use is over by then: one that is evicted frees what it uses only once it is gone.
     """
-    found = (excess for quota in _in_order(quotas) for excess in excesses(quota, pod, freed=freed))
-    return next((excess.why for _, excess in found), None)
+    exceeded = (excess for quota in _in_order(quotas) for excess in excesses(quota, pod, freed=freed))
+    return next((excess.why for _, excess in exceeded), None)
 
 
 def resize_objection(quotas: Iterable[ResourceQuotaChanged], pod: QuotaPod, before: QuotaPod) -> str | None:
-    """Why the API server would refuse to change `before` into `pod` in place, as a clause; None if it would do it.
-
-    Only what grows counts: a quota that is full, or more than full, hinders nobody from asking for less.
-    """
-    found = (excess for quota in _in_order(quotas) for excess in excesses(quota, pod, resized=before))
-    return next((excess.why for _, excess in found), None)
+    """Why the API server would refuse to change `before` into `pod` in place, as a clause; None if it would do it."""
+    exceeded = (excess for quota in _in_order(quotas) for excess in excesses(quota, pod, resized=before))
+    return next((excess.why for _, excess in exceeded), None)
 
 
 def excesses(
@@ -78,6 +74,7 @@ def excesses(
     if missing is not None:
         yield (quota.name, "stated"), Excess(_ONE, missing)
         return
+    # The quota controller has not counted a new quota yet, and until then CheckRequest refuses every pod.
     unknown = [name for name in quota.hard if name not in quota.used]
     if unknown:
         why = f"ResourceQuota '{quota.name}' does not say yet how much {unknown[0]} is in use"
@@ -86,6 +83,7 @@ def excesses(
     asked = usage(pod.resources if resized is None else _meanwhile(pod.resources, resized.resources))
     if resized is not None and _counts(quota, resized):
         before = usage(resized.resources)
+        # Only what grows counts: a quota that is full, or more than full, hinders nobody from asking for less.
         asked = {name: max(0, amount - before.get(name, 0)) for name, amount in asked.items()}
     over = usage(freed.resources) if freed is not None and _counts(quota, freed) else {}
     for name, hard in quota.hard.items():
@@ -97,10 +95,7 @@ def excesses(
 
 
 def most_pods(quota: ResourceQuotaChanged, pod: QuotaPod, reserved: Mapping[str, int]) -> int | None:
-    """How many such pods a quota has room for beside what is `reserved`, in billionths; None if it bounds nothing of theirs.
-
-    What is asked of the pods' limits does not count, because nobody has stated them yet.
-    """
+    """How many such pods a quota has room for beside what is `reserved`, in billionths; None if it bounds nothing of theirs."""
     if not _counts(quota, pod):
         return None
     asked = usage(pod.resources)
@@ -114,31 +109,32 @@ def most_pods(quota: ResourceQuotaChanged, pod: QuotaPod, reserved: Mapping[str,
 
 def replaced(quotas: Iterable[ResourceQuotaChanged], pod: QuotaPod, freed: QuotaPod | None = None) -> list[ResourceQuotaChanged]:
     """The quotas as they will be once `pod` has come, in the place of `freed` if that is gone by then."""
-    found: list[ResourceQuotaChanged] = []
+    updated: list[ResourceQuotaChanged] = []
     for quota in quotas:
         used = {name: exact_quantity.parse(text).nano for name, text in quota.used.items()}
-        for each, sign in ((pod, 1),) if freed is None else ((pod, 1), (freed, -1)):
-            for name, amount in usage(each.resources).items() if _counts(quota, each) else ():
+        for counted, sign in ((pod, 1),) if freed is None else ((pod, 1), (freed, -1)):
+            for name, amount in usage(counted.resources).items() if _counts(quota, counted) else ():
                 if name in used:
                     used[name] += sign * amount
         texts = {name: exact_quantity.of_nano(max(0, amount)).text for name, amount in used.items()}
-        found.append(replace(quota, used=texts))
-    return found
+        updated.append(replace(quota, used=texts))
+    return updated
 
 
 def usage(pod: PodResources) -> dict[str, int]:
     """What a pod counts for, by the quotas' names of resources. podComputeUsageHelper in evaluator/core/pods.go."""
-    found = {_PODS: _ONE, _COUNT_PODS: _ONE}
+    counted = {_PODS: _ONE, _COUNT_PODS: _ONE}
     for name, amount in pod_resources.requested(pod).items():
         if name in (CPU, MEMORY, _EPHEMERAL) or name.startswith("hugepages-"):
-            found[name] = amount
-        found[f"requests.{name}"] = amount
-    found |= {
+            # A quota may name a request with or without its prefix.
+            counted[name] = amount
+        counted[f"requests.{name}"] = amount
+    counted |= {
         f"limits.{name}": amount
         for name, amount in pod_resources.limited(pod).items()
         if name in (CPU, MEMORY, _EPHEMERAL)
     }  # fmt: skip
-    return found
+    return counted
 
 
 def is_best_effort(pod: PodResources) -> bool:
@@ -148,7 +144,7 @@ def is_best_effort(pod: PodResources) -> bool:
     """
     if pod.stated:
         return not (_asks(pod.requests) or _asks(pod.limits))
-    return not any(_asks(each.requests) or _asks(each.limits) for each in pod.all_containers)
+    return not any(_asks(container.requests) or _asks(container.limits) for container in pod.all_containers)
 
 
 def _asks(amounts: Resources | None) -> bool:
@@ -160,10 +156,8 @@ def _in_order(quotas: Iterable[ResourceQuotaChanged]) -> list[ResourceQuotaChang
 
 
 def _meanwhile(after: PodResources, before: PodResources) -> PodResources:
-    """What counts while a resize is under way: of each container the larger amounts, for what shrinks is only free afterwards.
-
-    UseStatusResources in k8s.io/component-helpers, resource/helpers.go.
-    """
+    """What counts while a resize is under way. UseStatusResources in k8s.io/component-helpers, resource/helpers.go."""
+    # Of each container the larger amounts, because what shrinks is free only when the kubelet is done.
     former = {container.name: container for container in before.containers}
     containers = tuple(
         Container(
@@ -176,12 +170,12 @@ def _meanwhile(after: PodResources, before: PodResources) -> PodResources:
     return replace(after, containers=containers)
 
 
-def _largest(one: Resources | None, other: Resources | None) -> Resources:
-    found = dict(one or {})
-    for name, amount in (other or {}).items():
-        if name not in found or amount.nano > found[name].nano:
-            found[name] = amount
-    return found
+def _largest(after: Resources | None, before: Resources | None) -> Resources:
+    largest = dict(after or {})
+    for name, amount in (before or {}).items():
+        if name not in largest or amount.nano > largest[name].nano:
+            largest[name] = amount
+    return largest
 
 
 def _exceeded(quota: ResourceQuotaChanged, name: str, amount: int, freed: int, times: int) -> str:
@@ -192,7 +186,8 @@ def _exceeded(quota: ResourceQuotaChanged, name: str, amount: int, freed: int, t
 
 
 def _missing(quota: ResourceQuotaChanged, pod: PodResources) -> str | None:
-    """What a container must state and does not; amounts of the pod itself stand for all. Source: Constraints."""
+    """What a container must state and does not. Source: Constraints."""
+    # Amounts of the pod itself stand for those of all its containers.
     if pod.has_own:
         return None
     for name in sorted(quota.hard.keys() & _DEMANDED):
@@ -221,6 +216,7 @@ def _meets(scope: QuotaScope, pod: QuotaPod) -> bool:
         "NotTerminating": pod.terminating is not True,
         "CrossNamespacePodAffinity": pod.crosses is not False,
     }
+    # A scope of a newer Kubernetes: assume that the quota counts the pod, and evict nobody whose successor it may refuse.
     return outcomes.get(scope.scope, True)
 
 

@@ -38,9 +38,9 @@ class Advice:
 
 def at(resources: Resources | None, resource: str) -> Quantity:
     """The amount of a resource, or zero, in the form that Kubernetes gives a zero of that resource."""
-    found = None if resources is None else resources.get(resource)
-    if found is not None:
-        return found
+    amount = None if resources is None else resources.get(resource)
+    if amount is not None:
+        return amount
     return ZERO_BYTES if resource == MEMORY else ZERO
 
 
@@ -54,13 +54,14 @@ def read(value: object) -> dict[str, Quantity] | None:
 
 
 def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
-    """The amounts of an event. Kubernetes' units are finer than ours, so only binary rounding errors are lost."""
-    found: dict[str, Quantity] = {}
+    """The amounts of an event."""
+    resources: dict[str, Quantity] = {}
     if amounts.cpu is not None:
-        found[CPU] = exact_quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
+        # Kubernetes' nanocores are finer than what we decide, so that rounding drops nothing but binary errors.
+        resources[CPU] = exact_quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
     if amounts.memory is not None:
-        found[MEMORY] = exact_quantity.of_whole(int(amounts.memory), Form.BINARY)
-    return found
+        resources[MEMORY] = exact_quantity.of_whole(int(amounts.memory), Form.BINARY)
+    return resources
 
 
 def to_amounts(resources: Resources) -> Amounts:
@@ -74,12 +75,7 @@ def set_amounts(amounts: Amounts) -> dict[str, Quantity] | None:
     return of_amounts(amounts) or None
 
 
-def of_recommendation(found: ContainerRecommendation) -> Advice:
+def of_recommendation(entry: ContainerRecommendation) -> Advice:
     """The advice in an event."""
-    return Advice(
-        found.container,
-        of_amounts(found.target),
-        of_amounts(found.lower),
-        of_amounts(found.upper),
-        of_amounts(found.uncapped),
-    )
+    target, lower, upper, uncapped = map(of_amounts, (entry.target, entry.lower, entry.upper, entry.uncapped))
+    return Advice(entry.container, target, lower, upper, uncapped)

@@ -16,8 +16,8 @@ from agents.logic.resources.resource_lists import Advice, Container, Resources
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ControlledValues
 
-FoundAmounts = dict[str, Quantity]
-Bounds = tuple[FoundAmounts, FoundAmounts]
+CappedAmounts = dict[str, Quantity]
+Bounds = tuple[CappedAmounts, CappedAmounts]
 """The least and the most that a container's LimitRange allows."""
 
 
@@ -83,11 +83,12 @@ def obeys(advice: Iterable[Advice], rules: Sequence[ContainerRule]) -> bool:
     """Whether all amounts of the advice lie within the policy's bounds."""
     if not any(rule.least or rule.most for rule in rules):
         return True
-    for each in advice:
-        rule = rule_of(each.container, rules)
+    for entry in advice:
+        rule = rule_of(entry.container, rules)
         if rule is None:
             continue
-        if any(_within(dict(given or {}), rule.least, rule.most, _POLICY) for given in (each.target, each.lower, each.upper)):
+        # Capping a copy, because capping changes what it is given.
+        if any(_within(dict(given or {}), rule.least, rule.most, _POLICY) for given in (entry.target, entry.lower, entry.upper)):
             return False
     return True
 
@@ -101,25 +102,28 @@ def cap(
     upstream: bool = True,
 ) -> Capped:
     """Capped advice for the containers that the pod has, as upstream does or better. Raises UnscalableError."""
-    kept = frozenset[str]() if upstream else frozenset(each.name for each in containers if _keeps_limits(each.name, rules))
+    kept = frozenset[str]() if upstream else frozenset(entry.name for entry in containers if _keeps_limits(entry.name, rules))
+    # Of two containers of one name the first counts, as in upstream.
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
     scaled = pod_limit_range.fit(advice, containers, ranges.pod, kept, upstream=upstream) if ranges.pod else list(advice)
-    before = {each.container: each.target or {} for each in reversed(advice)}
+    # Reversed, so that the first of two entries of one name is the one that stays.
+    before = {entry.container: entry.target or {} for entry in reversed(advice)}
     capped, caps = [], {}
-    for each in scaled:
-        if each.container not in standing:
+    for entry in scaled:
+        if entry.container not in standing:
             continue
-        container = standing[each.container]
-        rule = rule_of(each.container, rules)
-        bounded = bounds(container, ranges.container, limit_stays=each.container in kept) if ranges.container else None
-        target, steps = _steps(each.target, container, rule, bounded)
-        lower, upper = (_steps(bound, container, rule, bounded)[0] for bound in (each.lower, each.upper))
-        capped.append(Advice(each.container, target, lower, upper, each.uncapped))
-        steps = _scaling(before.get(each.container), each.target) + steps
+        container = standing[entry.container]
+        rule = rule_of(entry.container, rules)
+        bounded = bounds(container, ranges.container, limit_stays=entry.container in kept) if ranges.container else None
+        # Bounds are capped like targets, and only the target's steps are told.
+        target, steps = _steps(entry.target, container, rule, bounded)
+        lower, upper = (_steps(bound, container, rule, bounded)[0] for bound in (entry.lower, entry.upper))
+        capped.append(Advice(entry.container, target, lower, upper, entry.uncapped))
+        steps = _scaling(before.get(entry.container), entry.target) + steps
         if steps:
-            caps[each.container] = tuple(steps)
+            caps[entry.container] = tuple(steps)
     return Capped(tuple(capped), caps)
 
 
@@ -130,39 +134,40 @@ def _keeps_limits(name: str, rules: Sequence[ContainerRule]) -> bool:
 
 def _steps(
     given: Resources | None, container: Container, rule: ContainerRule | None, bounded: Bounds | None
-) -> tuple[FoundAmounts | None, list[Cap]]:
+) -> tuple[CappedAmounts | None, list[Cap]]:
     if given is None:
         return None, []
-    found, steps = dict(given), list[Cap]()
+    amounts, steps = dict(given), list[Cap]()
     if bounded is not None:
-        steps += _within(found, *bounded, (CapReason.RANGE_LEAST, CapReason.RANGE_MOST))
+        steps += _within(amounts, *bounded, (CapReason.RANGE_LEAST, CapReason.RANGE_MOST))
     if rule is not None:
-        steps += _within(found, rule.least, rule.most, _POLICY)
+        # After the LimitRange, so that the policy wins over it.
+        steps += _within(amounts, rule.least, rule.most, _POLICY)
         if rule.values == ControlledValues.REQUESTS_ONLY:
-            steps += _under_limit(found, container.limits or {})
-    return found, steps
+            steps += _under_limit(amounts, container.limits or {})
+    return amounts, steps
 
 
-def _within(found: FoundAmounts, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
+def _within(amounts: CappedAmounts, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
     """Raise amounts to the least, then lower them to the most, which therefore wins."""
     steps = []
-    for resource in sorted(found):
+    for resource in sorted(amounts):
         low, high = least.get(resource), most.get(resource)
-        if low and found[resource].nano < low.nano:
-            steps.append(Cap(resource, by[0], found[resource], low))
-            found[resource] = low
-        if high and found[resource].nano > high.nano:
-            steps.append(Cap(resource, by[1], found[resource], high))
-            found[resource] = high
+        if low and amounts[resource].nano < low.nano:
+            steps.append(Cap(resource, by[0], amounts[resource], low))
+            amounts[resource] = low
+        if high and amounts[resource].nano > high.nano:
+            steps.append(Cap(resource, by[1], amounts[resource], high))
+            amounts[resource] = high
     return steps
 
 
-def _under_limit(found: FoundAmounts, limits: Resources) -> list[Cap]:
+def _under_limit(amounts: CappedAmounts, limits: Resources) -> list[Cap]:
     steps = []
-    for resource in sorted(limits.keys() & found.keys()):
-        if found[resource].milli > limits[resource].milli:
-            steps.append(Cap(resource, CapReason.LIMIT, found[resource], limits[resource]))
-            found[resource] = limits[resource]
+    for resource in sorted(limits.keys() & amounts.keys()):
+        if amounts[resource].milli > limits[resource].milli:
+            steps.append(Cap(resource, CapReason.LIMIT, amounts[resource], limits[resource]))
+            amounts[resource] = limits[resource]
     return steps
 
 
