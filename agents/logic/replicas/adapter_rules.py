@@ -1,8 +1,7 @@
 """The rules of prometheus-adapter as a source of queries: a metric's name there determines its query.
 
-A rule applies to a metric if the name that the rule produces matches; the first such rule counts. We fill its template with the
-series' name and with matchers that limit it to the workload, and cut off a grouping at its end, because a load is one series.
-Source: `pkg/prometheus-adapter` of Crane.
+A rule applies to a metric if the name that the rule produces matches, and the first such rule counts. Its template gets the
+series' name and matchers that limit it to the workload. Source: `pkg/prometheus-adapter` of Crane.
 """
 
 import re
@@ -46,28 +45,29 @@ class MetricRule:
         if metric.kind == "ContainerResource":
             where.append(f'{self.labels.get("container", "container")}="{escaped(metric.container)}"')
         filled = {"Series": self.series, "LabelMatchers": ",".join(where)}
-        return _PLACE.sub(lambda found: filled[found[1]], self.template)
+        return _PLACE.sub(lambda match: filled[match[1]], self.template)
 
 
 def read(config: Mapping[str, object]) -> tuple[MetricRule, ...]:
     """The rules of an adapter's configuration, in its order. Raises a ValueError that names the rule and its fault."""
-    found = []
+    rules = []
     for place, kind in _LISTS.items():
         for number, entry in enumerate(_sequence(config.get(place))):
-            found.append(_rule(kind, _mapping(entry), f"{place}[{number}]"))
+            rules.append(_rule(kind, _mapping(entry), f"{place}[{number}]"))
     resources = _mapping(config.get("resourceRules"))
     for name in ("cpu", "memory"):
         entry = _mapping(resources.get(name))
         if entry.get("containerQuery"):
             template, where = _template(str(entry["containerQuery"]), f"resourceRules.{name}"), _mapping(entry.get("resources"))
             labels = {**_labels(where), "container": str(entry.get("containerLabel") or "container")}
-            found.append(MetricRule("Resource", f"^{name}$", "", (), template, labels))
-    return tuple(found)
+            rules.append(MetricRule("Resource", f"^{name}$", "", (), template, labels))
+    return tuple(rules)
 
 
 def query(ehpa: Ehpa, metric: HpaMetric, rules: Sequence[MetricRule], extra: Sequence[str] = ()) -> str:
     """The query from the first rule that applies; empty if none does. `extra` are matchers for every query."""
     kind = "Resource" if metric.kind == "ContainerResource" else metric.kind
+    # The name is a tenant's and the pattern an administrator's: cut, so that a slow pattern cannot be fed without end.
     fitting = (rule for rule in rules if rule.kind == kind and re.search(rule.pattern, metric.name[:_LONGEST]))
     rule = next(fitting, None)
     return "" if rule is None else rule.query(ehpa, metric, extra)
@@ -77,7 +77,7 @@ def _rule(kind: str, entry: Mapping[str, object], where: str) -> MetricRule:
     series = _SERIES.match(str(entry.get("seriesQuery") or ""))
     if series is None:
         raise ValueError(f"{where}.seriesQuery '{entry.get('seriesQuery')}' is no series such as 'name{{label=\"x\"}}'")
-    matchers = [found.groupdict() for found in _MATCHER.finditer(series["matchers"] or "")]
+    matchers = [match.groupdict() for match in _MATCHER.finditer(series["matchers"] or "")]
     named = [matcher for matcher in matchers if matcher["label"] == "__name__"]
     name = series["name"] or (named[0]["value"] if named else "")
     if not name:
@@ -108,11 +108,13 @@ def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: 
             fits = re.search(matches[:_LONGEST], series)
             if fits is None:
                 return re.escape(series)
+            # prometheus-adapter's own default: the first group if the pattern has one, else the whole match.
             as_text = renamed or ("$1" if fits.groups() else "$0")
-            return re.escape(_GROUP.sub(lambda found: fits[int(found[1])] or "", as_text))
+            return re.escape(_GROUP.sub(lambda group: fits[int(group[1])] or "", as_text))
         if renamed:
             return ".*".join(re.escape(part) for part in re.split(r"\$\{?\d+\}?", renamed))
         if not literal:
+            # The rule is for all series whose name matches this pattern, and their names are the metrics' names.
             re.compile(series)
             return series
     except (re.error, IndexError) as error:
@@ -122,10 +124,11 @@ def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: 
 
 def _template(text: str, where: str) -> str:
     """The template without the grouping at its end. Raises ValueError for a placeholder that we cannot fill."""
+    # A load is one series, so that a grouping by pod would only split it.
     cut = _GROUPING.sub("", text)
     if not cut.strip():
         raise ValueError(f"{where} has no query")
-    unknown = [found for found in _PLACE.findall(cut) if found not in ("Series", "LabelMatchers")]
+    unknown = [place for place in _PLACE.findall(cut) if place not in ("Series", "LabelMatchers")]
     if unknown:
         raise ValueError(f"{where}: '<<.{unknown[0]}>>' cannot be filled in here; there are <<.Series>> and <<.LabelMatchers>>")
     return cut

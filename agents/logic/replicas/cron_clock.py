@@ -1,7 +1,6 @@
 """Answers what the crons of many objects want in each round, at the price of a look at the clock.
 
-All moments of schedules are whole minutes, in every zone, so what was found in a minute holds until the next one begins. The
-answer is always that of `ehpa_crons.wanted`, whatever came before, and a restart with an empty cache decides the same.
+The answer is always that of `ehpa_crons.wanted`, whatever came before, and a restart with an empty cache decides the same.
 """
 
 import math
@@ -39,6 +38,8 @@ class CronClock:
     def wanted(self, key: str, crons: Sequence[CronEntry], now: float, *, least: int) -> int:
         """The largest target of an object's active crons, at least `least`; `ValueError` if any of them cannot be read."""
         kept, minute = self._kept.get(key), math.floor(now / _MINUTE)
+        # All moments of schedules are whole minutes, in every zone, so an answer holds until the next minute begins. A fault lies
+        # in the texts and holds as long as they do.
         if kept is None or kept.crons != crons or (kept.minute != minute and not kept.fault):
             kept = self._kept[key] = self._read(crons, now, minute)
         if kept.fault:

@@ -27,22 +27,20 @@ class CronEntry:
 def active(cron: CronEntry, now: float) -> bool:
     """Whether the next of its two moments is the end, as upstream has it. Raises `ValueError` as `in_window`.
 
-    A cron is always active if its start never comes, never active if its end never comes, and active if both moments are equal.
     Source: `pkg/metricprovider/cron_trigger.go` of Crane.
     """
     zone = cron_schedules.load(cron.zone)
     start, end = (cron_schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
+    # A cron is always active if its start never comes, never active if its end never comes, and active if both are equal.
     return end is not None and (start is None or start >= end)
 
 
 def in_window(cron: CronEntry, now: float) -> bool:
-    """Whether it has started since it last ended. Raises `ValueError` if a schedule or the zone cannot be read.
-
-    Upstream's rule is the same where starts and ends take turns. With it, a window that starts on weekdays and ends daily lasts
-    from Friday to Sunday. A cron that ends at the moment at which it starts is not active.
-    """
+    """Whether it has started since it last ended. Raises `ValueError` if a schedule or the zone cannot be read."""
     zone = cron_schedules.load(cron.zone)
     start, end = (cron_schedules.parse(text).last(now, zone) for text in (cron.start, cron.end))
+    # Upstream's rule is the same where starts and ends take turns. With it, a window that starts on weekdays and ends daily lasts
+    # from Friday to Sunday.
     return start is not None and (end is None or start > end)
 
 
@@ -70,15 +68,11 @@ def _plain(schedule: str) -> str:
 
 
 def refusals(crons: Sequence[CronEntry], now: float, *, namespace: str, ehpa: str) -> list[str]:
-    """Sentences on what is wrong with an EHPA's crons; empty if nothing is.
-
-    Upstream checks texts, zones and names. It misses moments that never come, a start and end that always coincide, and `@every`,
-    which has no moments of its own.
-    """
-    found = [f"two crons are called '{given}'" for given in _twice([cron.name for cron in crons])]
+    """Sentences on what is wrong with an EHPA's crons; empty if nothing is."""
+    sentences = [f"two crons are called '{given}'" for given in _twice([cron.name for cron in crons])]
     names = [name(cron, namespace=namespace, ehpa=ehpa) for cron in crons]
-    found += [f"two crons have the internal name '{given}'" for given in _twice(names)]
-    return found + [text for cron in crons if (text := _refusal(cron, now))]
+    sentences += [f"two crons have the internal name '{given}'" for given in _twice(names)]
+    return sentences + [text for cron in crons if (text := _refusal(cron, now))]
 
 
 def _twice(names: Sequence[str]) -> list[str]:
@@ -91,6 +85,7 @@ def _refusal(cron: CronEntry, now: float) -> str:
         start, end = cron_schedules.parse(cron.start), cron_schedules.parse(cron.end)
     except ValueError as error:
         return f"cron '{cron.name}': {error}"
+    # Upstream checks texts, zones and names. It misses what follows from here on.
     if start.every or end.every:
         return f"cron '{cron.name}': '@every' says how often, and not when it starts or ends"
     if start.next(now, zone) is None or end.next(now, zone) is None:

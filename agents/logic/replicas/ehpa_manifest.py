@@ -77,9 +77,10 @@ class Ehpa:
 
     @property
     def queries(self) -> dict[str, str]:
-        """The queries in annotations, by the metric's identifier. One character after the prefix is skipped."""
-        found = self.annotations or {}
-        return {key[len(METRIC_QUERY) + 1 :]: value for key, value in found.items() if key.startswith(METRIC_QUERY)}
+        """The queries in annotations, by the metric's identifier."""
+        texts = self.annotations or {}
+        # One character after the prefix is skipped, whichever it is, as in Crane.
+        return {key[len(METRIC_QUERY) + 1 :]: value for key, value in texts.items() if key.startswith(METRIC_QUERY)}
 
     @property
     def child(self) -> str:
@@ -94,10 +95,7 @@ class Ehpa:
 
 
 def read(manifest: Mapping[str, object]) -> Ehpa:
-    """An EHPA from its manifest. Raises a `ValueError` that names what cannot be read.
-
-    Prediction is on only if its window and the block of its algorithm are set. Source: `pkg/utils/ehpa.go` of Crane.
-    """
+    """An EHPA from its manifest. Raises a `ValueError` that names what cannot be read."""
     about, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
     target, most, least = _mapping(spec.get("scaleTargetRef")), spec.get("maxReplicas"), spec.get("minReplicas")
     if not isinstance(most, int):
@@ -122,6 +120,7 @@ def read(manifest: Mapping[str, object]) -> Ehpa:
 
 def _prediction(block: Mapping[str, object]) -> PredictionSpec | None:
     window, algorithm = block.get("predictionWindowSeconds"), _mapping(block.get("predictionAlgorithm"))
+    # Prediction is on only if its window and the block of its algorithm are set: `pkg/utils/ehpa.go` of Crane.
     if not isinstance(window, int) or not algorithm.get(str(algorithm.get("algorithmType"))):
         return None
     return PredictionSpec(window, algorithm)
@@ -159,10 +158,8 @@ def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
 
 
 def label_value(text: str) -> str:
-    """A name as the value of a label: itself if Kubernetes takes it, else its beginning with a digest that tells it from others.
-
-    Names of objects may be longer than such values, and names of metrics may have other characters, such as colons.
-    """
+    """A name as the value of a label: itself if Kubernetes takes it, else its beginning and a digest that makes it unique."""
+    # Names of objects may be longer than a label's value, and names of metrics may have other characters, such as colons.
     if len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text):
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]

@@ -35,11 +35,11 @@ def ehpa_of(event: EhpaChanged) -> Ehpa:
 
 
 def _prediction(options: PredictionOptions | None) -> PredictionSpec | None:
-    """Prediction is on only if its window and the block of its algorithm are set, as in a manifest."""
     if options is None or options.window_seconds is None or options.algorithm is None:
         return None
     blocks = {"dsp": dsp_block, "percentile": percentile_block}
     given = blocks[options.algorithm.type](options.algorithm) if options.algorithm.type in blocks else None
+    # An empty block says as little as none, as in a manifest.
     return PredictionSpec(options.window_seconds) if given else None
 
 
@@ -50,13 +50,13 @@ def dsp_block(options: AlgorithmOptions) -> Object | None:
         return None
     fourier: list[Object] = [
         without_none(
-            marginFraction=each.margin_fraction,
-            lowAmplitudeThreshold=each.low_amplitude_threshold,
-            highFrequencyThreshold=each.high_frequency_threshold,
-            minNumOfSpectrumItems=each.min_num_of_spectrum_items,
-            maxNumOfSpectrumItems=each.max_num_of_spectrum_items,
+            marginFraction=fft.margin_fraction,
+            lowAmplitudeThreshold=fft.low_amplitude_threshold,
+            highFrequencyThreshold=fft.high_frequency_threshold,
+            minNumOfSpectrumItems=fft.min_num_of_spectrum_items,
+            maxNumOfSpectrumItems=fft.max_num_of_spectrum_items,
         )
-        for each in dsp.fft
+        for fft in dsp.fft
     ]
     estimators = without_none(maxValue=[{"marginFraction": margin} for margin in dsp.max_value], fft=fourier)
     return without_none(sampleInterval=dsp.sample_interval, historyLength=dsp.history_length, estimators=estimators)

@@ -43,20 +43,20 @@ class RecommendedReplicas:
 def replicas(cpu: Floats, memory: Floats, request: Amounts, needs: ReplicaNeeds) -> RecommendedReplicas | None:
     """The replicas for totals of all pods over time (cores and bytes) and one pod's requests; None without a total or a request.
 
-    Totals that are not finite are ignored. The resource that needs more decides: its percentile over what one pod should use,
-    rounded up.
+    The resource that needs more decides: its percentile over what one pod should use, rounded up.
     """
+    # A single NaN would spoil the percentile.
     cpu, memory = cpu[np.isfinite(cpu)], memory[np.isfinite(memory)]
-    found = {}
-    for name, totals, each in (("cpu", cpu, request.cpu), ("memory", memory, request.memory)):
-        if len(totals) and each:
-            wanted = _percentile(totals, needs) / (needs.utilization * each)
+    counts = {}
+    for name, totals, amount in (("cpu", cpu, request.cpu), ("memory", memory, request.memory)):
+        if len(totals) and amount:
+            wanted = _percentile(totals, needs) / (needs.utilization * amount)
             if math.isfinite(wanted):
-                found[name] = math.ceil(wanted)
-    if not found:
+                counts[name] = math.ceil(wanted)
+    if not counts:
         return None
-    by = max(found, key=lambda name: found[name])
-    return RecommendedReplicas(max(needs.least, found[by]), by, _percentile(cpu, needs), _percentile(memory, needs))
+    by = max(counts, key=lambda name: counts[name])
+    return RecommendedReplicas(max(needs.least, counts[by]), by, _percentile(cpu, needs), _percentile(memory, needs))
 
 
 def idle(owners: Iterable[str]) -> bool:

@@ -82,7 +82,8 @@ class Forecaster(PartedState):
         for key in changed:
             self._schedule(key, turn)
         due = {*changed, *self._expiring.take(turn.number, len(self.published) + 1)}
-        decided = [each for key in sorted(due) for each in self._forecast(turn, key)]
+        # Sorted, because the order of decisions is part of what a replay must give again.
+        decided = [decision for key in sorted(due) for decision in self._forecast(turn, key)]
         for key in self._rounds.take(turn.number, len(self.plans) + 1):
             decided += self._plan(turn, key)
         return decided
@@ -97,8 +98,8 @@ class Forecaster(PartedState):
     def _find_anew(self) -> None:
         self._stale = False
         self.known.loaded()
-        self._expiring = TimerQueue((key, each.expires) for key, each in self.published.items())
-        self._rounds = TimerQueue((key, each.due) for key, each in self.plans.items())
+        self._expiring = TimerQueue((key, forecast.expires) for key, forecast in self.published.items())
+        self._rounds = TimerQueue((key, memory.due) for key, memory in self.plans.items())
 
     def _schedule(self, key: str, turn: Turn) -> None:
         """Plan for an EHPA of this partition from its next round on."""
@@ -117,26 +118,28 @@ class Forecaster(PartedState):
         return max(1, int(self.settings.interval * 1000))
 
     def _fit(self, turn: Turn) -> None:
+        # At most a few, because a fit takes about 5 ms and a turn must not take longer the more loads there are.
         for name in self.known.fits.take(turn.number, self.settings.fits_per_turn):
             key, _, identifier = name.partition("|")
-            wanted = next((each for each in self.known.wanted.of(key) if each.identifier == identifier), None)
+            wanted = next((series for series in self.known.wanted.of(key) if series.identifier == identifier), None)
             if wanted is None or wanted.options is None:
                 continue
-            found = self._model(key, wanted, wanted.options, turn)
-            self.known.models.upsert(name, found)
-            self.known.fits.put(name, found.due)
+            model = self._model(key, wanted, wanted.options, turn)
+            self.known.models.upsert(name, model)
+            self.known.fits.put(name, model.due)
             self.known.changed.add(key)
 
     def _model(self, key: str, wanted: WantedSeries, options: AlgorithmOptions, turn: Turn) -> LoadModel:
         task = FitTask(wanted.series, options, self._window(key), turn.number, self.settings)
         at, values = self.known.rings.series(ring_key(wanted))
-        found = load_models.fit(at, values, task)
+        model = load_models.fit(at, values, task)
+        # Too few samples are the symptom. A query that fails, or that does not exist, is what somebody can mend.
         failure = self.known.failures.get(ring_key(wanted))
-        if found.upper is None and failure is not None:
-            return LoadModel(wanted.series, found.due, found.fitted, reason="QueryFailed", message=failure.reason)
-        if found.upper is None and not wanted.query and not wanted.scraped:
-            return LoadModel(wanted.series, found.due, found.fitted, reason="NoQuery", message="nothing says how to ask for it")
-        return found
+        if model.upper is None and failure is not None:
+            return LoadModel(wanted.series, model.due, model.fitted, reason="QueryFailed", message=failure.reason)
+        if model.upper is None and not wanted.query and not wanted.scraped:
+            return LoadModel(wanted.series, model.due, model.fitted, reason="NoQuery", message="nothing says how to ask for it")
+        return model
 
     def _window(self, key: str) -> int:
         ehpa, prediction = self.known.ehpas.get(key), self.known.predictions.get(key)
@@ -147,7 +150,7 @@ class Forecaster(PartedState):
     def _forecast(self, turn: Turn, key: str) -> Iterator[Decided]:
         """The forecast decision about one object, if anything is new."""
         about, before = self._about(key), self.published.get(key)
-        wanted = [each for each in self.known.wanted.of(key) if each.options is not None]
+        wanted = [series for series in self.known.wanted.of(key) if series.options is not None]
         refused = self._too_many(key)
         if about is None or not (wanted or refused):
             if before is not None:
@@ -155,17 +158,18 @@ class Forecaster(PartedState):
                 self._expiring.remove(key)
                 yield self._decided(turn, key, before, (), withdrawn=True)
             return
-        if any((model := self._model_of(key, each)) is None or not model.fitted for each in wanted) and not refused:
-            return  # each metric is looked at within a few turns; then all are published at once
+        if any((model := self._model_of(key, series)) is None or not model.fitted for series in wanted) and not refused:
+            # Each metric is fitted within a few turns; then all are published at once, instead of a decision for each.
+            return
         event, place = about
         window = self._window(key)
-        metrics = () if refused else tuple(self._metric_forecast(key, each, turn, window) for each in wanted)
+        metrics = () if refused else tuple(self._metric_forecast(key, series, turn, window) for series in wanted)
         last = self._last(event, metrics, turn, refused)
         if before is not None and last.said == before.said and before.expires > turn.number:
             return
         self.published.upsert(key, last)
         self._expiring.put(key, last.expires)
-        causes = [sample.place for each in wanted if (sample := self._sample(each)) is not None]
+        causes = [sample.place for series in wanted if (sample := self._sample(series)) is not None]
         yield self._decided(turn, key, last, metrics, place, *dict.fromkeys(causes))
 
     def _about(self, key: str) -> tuple[EhpaChanged | TimeSeriesPredictionChanged, Place] | None:
@@ -190,6 +194,7 @@ class Forecaster(PartedState):
     def _metric_forecast(self, key: str, wanted: WantedSeries, turn: Turn, window: int) -> MetricForecast:
         model = self._model_of(key, wanted) or LoadModel(wanted.series, turn.number)
         now = turn.number / 1000
+        # Twice the window, so that readers can still look a whole window ahead when the next forecast comes late.
         return load_models.said(wanted.identifier, model, first=now, last=now + 2 * window)
 
     def _last(
@@ -199,11 +204,12 @@ class Forecaster(PartedState):
         turn: Turn,
         refused: str,
     ) -> LastForecast:
-        """The record of a new forecast. It expires when less than a window of values is left, but not before the next refit."""
+        """The record of a new forecast."""
         window = self._window(event.key)
         ends = [
             times.to_ms(metric.start) + int((len(metric.values) - 1) * metric.step * 1000) for metric in metrics if metric.values
         ]
+        # It expires when less than a window of values is left, but not before the next refit: there is nothing newer until then.
         expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
         parts = [f"{metric.identifier} {metric.reason or metric.fitted}" for metric in metrics] or [refused]
         said = f"{event.uid} {event.generation} {window} {'; '.join(parts)}"
@@ -249,17 +255,18 @@ class Forecaster(PartedState):
         request = PlanRequest(record, memory, due, turn, self.settings, self.partition)
         objection = self._objection(key, record.event)
         situation = None if objection is not None else self._situation(key, record.event, turn)
-        found = plan_decisions.decide(request, objection, situation)
-        self.plans.upsert(key, found.memory)
+        outcome = plan_decisions.decide(request, objection, situation)
+        self.plans.upsert(key, outcome.memory)
         self._rounds.put(key, due)
-        yield from found.decided
+        yield from outcome.decided
 
     def _objection(self, key: str, ehpa: EhpaChanged) -> tuple[str, str] | None:
         """The guard that objects to scaling the workload, and its sentence; None if none does."""
         if ehpa.unsupported or not ehpa.target:
             return "spec", ehpa.unsupported or "the EHPA names no target"
         first = self.known.shares.scaled_by(ehpa.target) or key
-        if first != key:  # said before anything else: consumers go by it, whatever else is the matter
+        if first != key:
+            # Before all other guards, because consumers go by it, whatever else is the matter.
             _, namespace, _, name = first.split("/")
             return "rival", f"the EHPA '{namespace}/{name}' scales the same target and is older"
         if paused := shared_guards.paused(self.known.control.get(ehpa.cluster)):
@@ -276,9 +283,9 @@ class Forecaster(PartedState):
             return None
         wanted = self.known.wanted.of(key)
         fresh = now - self.settings.samples_within
-        samples = {each.identifier: self._sample(each) for each in wanted}
+        samples = {series.identifier: self._sample(series) for series in wanted}
         values = {name: sample.value for name, sample in samples.items() if sample is not None and sample.at >= fresh}
-        found = ScalingSituation(
+        situation = ScalingSituation(
             scale.event,
             self.known.usage.of(target),
             self.known.usage.usage.get(target),
@@ -289,19 +296,21 @@ class Forecaster(PartedState):
         )
         ahead = self.settings.ahead
         if ahead <= 0:
-            return found
+            return situation
+        # A key of its own in the cron clock, or the two times would throw each other out of the cache in every round.
         forecasts, crons = self._forecasts(key, wanted, now, ahead), partial(self._crons.wanted, _later(key))
-        return replace(found, later=replace(found, now=now + ahead, forecasts=forecasts, crons=crons))
+        return replace(situation, later=replace(situation, now=now + ahead, forecasts=forecasts, crons=crons))
 
     def _forecasts(self, key: str, wanted: Sequence[WantedSeries], now: float, ahead: float = 0.0) -> dict[str, float]:
         """The highest forecast of each metric over the next window and `ahead` seconds more, if its forecast reaches that far."""
         until, forecasts = now + self._window(key) + ahead, dict[str, float]()
-        for each in wanted:
-            model = None if each.options is None else self._model_of(key, each)
+        for series in wanted:
+            model = None if series.options is None else self._model_of(key, series)
+            # A forecast that ends early may miss the peak, and a peak that is missed scales down.
             if model is not None and model.upper is not None and model.covers(until):
                 highest = model.upper.forecast.highest(now, until)
                 if highest is not None:
-                    forecasts[each.identifier] = highest
+                    forecasts[series.identifier] = highest
         return forecasts
 
 

@@ -29,7 +29,7 @@ from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPrediction
 
 @dataclass(frozen=True, slots=True)
 class EhpaRecord:
-    """The newest version of an EHPA, and its place in the log."""
+    """The newest version of an EHPA, with its place in the log."""
 
     event: EhpaChanged
     place: Place
@@ -114,7 +114,7 @@ class ForecasterState:
         )
 
     def loaded(self) -> None:
-        """Rebuild the indexes after chunks were loaded."""
+        """Rebuild the indexes, which no checkpoint holds, after chunks were loaded."""
         self.wanted, self.shares = WantedIndex(), NamespaceShares()
         self.usage.rewire(self.wanted.is_wanted)
         for key in [*self.ehpas, *self.predictions]:
@@ -157,9 +157,9 @@ class ForecasterState:
 
     def _share(self, key: str) -> None:
         """Count an object towards the share of its namespace, or take it out if it is gone."""
-        known = self.ehpas.get(key) or self.predictions.get(key)
-        if known is not None:
-            self.shares.put(key, SharingObject.of(known.event))
+        record = self.ehpas.get(key) or self.predictions.get(key)
+        if record is not None:
+            self.shares.put(key, SharingObject.of(record.event))
         else:
             self.shares.remove(key)
 
@@ -174,20 +174,21 @@ class ForecasterState:
 
     def _want(self, key: str, wanted: Iterable[WantedSeries], workload: str, turn: int) -> None:
         """Record the series that an object wants now, and forget those that nobody wants any more."""
-        before = {model_key(key, each): each for each in self.wanted.of(key)}
-        left = self.wanted.put(key, wanted, workload) if workload else self.wanted.remove(key)
-        for name in left:
+        before = {model_key(key, series) for series in self.wanted.of(key)}
+        for name in self.wanted.put(key, wanted, workload) if workload else self.wanted.remove(key):
             self._forget_series(name)
+        # An object with too many metrics is refused, and nothing is kept for it.
         kept = self.wanted.of(key) if len(self.wanted.of(key)) <= self._most else []
-        now = {model_key(key, each): each for each in kept if each.options is not None}
-        for name in before.keys() - now.keys():
+        now = {model_key(key, series): series for series in kept if series.options is not None}
+        for name in before - now.keys():
             self.models.remove(name)
             self.fits.remove(name)
-        for name, each in now.items():
-            self.rings.add(ring_key(each))
-            known = self.models.get(name)
-            fresh = LoadModel(each.series, turn)
-            self.models.upsert(name, fresh if known is None or known.series != each.series else replace(known, due=turn))
+        for name, series in now.items():
+            self.rings.add(ring_key(series))
+            model = self.models.get(name)
+            fresh = LoadModel(series.series, turn)
+            # The options may have changed: forecast by the old fit until the new one is there, unless it is of another series.
+            self.models.upsert(name, fresh if model is None or model.series != series.series else replace(model, due=turn))
             self.fits.put(name, turn)
         self.usage.wanted_changed()
         self.changed.add(key)
@@ -217,11 +218,12 @@ class ForecasterState:
     def _usage(self, event: MetricsScraped, place: Place, turn: int) -> None:
         for workload in self.usage.scraped(event):
             reading = self.usage.usage.get(workload)
-            for each in self.wanted.scraped(workload) if reading is not None else ():
-                resource = each.series.split("#", 1)[0].removeprefix("resource.")
-                total = None if reading is None else reading.total(resource)
-                if reading is not None and total is not None:
-                    self._sample(ring_key(each), LoadSample(reading.at, total, place), turn)
+            if reading is None:
+                continue
+            for series in self.wanted.scraped(workload):
+                resource = series.series.split("#", 1)[0].removeprefix("resource.")
+                if (total := reading.total(resource)) is not None:
+                    self._sample(ring_key(series), LoadSample(reading.at, total, place), turn)
 
     def _load(self, recorded: Recorded, turn: int) -> None:
         event = recorded.event
@@ -247,7 +249,8 @@ class ForecasterState:
     def _sample(self, name: str, sample: LoadSample, turn: int) -> None:
         before = self.newest.get(name)
         if before is None:
-            self._fit_soon(name, turn)  # what is said of it, that nothing is known, is no longer true
+            # The model says that nothing is known of this load, which is no longer true.
+            self._fit_soon(name, turn)
         if before is None or before.at <= sample.at:
             self.newest.upsert(name, sample)
         if name in self.rings:
@@ -267,10 +270,10 @@ class ForecasterState:
     def _fit_soon(self, name: str, turn: int) -> None:
         """Make every model of this series that has no forecast yet due for a fit now."""
         for key in self.wanted.users(name):
-            for each in self.wanted.of(key):
-                model = self.models.get(model_key(key, each))
-                if ring_key(each) == name and model is not None and model.upper is None:
-                    self.fits.put(model_key(key, each), turn)
-                    self.models.upsert(
-                        model_key(key, each), LoadModel(each.series, turn, reason=model.reason, message=model.message)
-                    )
+            for series in self.wanted.of(key):
+                model_name = model_key(key, series)
+                model = self.models.get(model_name)
+                if ring_key(series) == name and model is not None and model.upper is None:
+                    self.fits.put(model_name, turn)
+                    # In the table, too: the queue is rebuilt from there after a restart.
+                    self.models.upsert(model_name, LoadModel(series.series, turn, reason=model.reason, message=model.message))

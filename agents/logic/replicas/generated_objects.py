@@ -30,6 +30,7 @@ READY_FOR = 30.0
 SHORTEST_WINDOW = 600
 """Seconds; upstream's admission refuses a shorter window."""
 
+# The minor version of Kubernetes from which on HPAs have a behaviour.
 _BEHAVIOR_SINCE = 18
 
 
@@ -88,6 +89,7 @@ def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     Raises a `CannotGenerate` that explains why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
     """
     forecasts, left_out = _forecasts(ehpa, around)
+    # A selector's value must be that of a label, or the API server refuses the whole HPA.
     named = str if around.as_upstream else label_value
     added = [_external(ehpa, PREDICTION, named(metric.identifier), target) for metric, target in forecasts]
     if ehpa.crons:
@@ -101,6 +103,7 @@ def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     handed, about = around.propagation, metadata(ehpa, _handed_labels(ehpa, around.propagation))
     if notes := _handed(ehpa.annotations, handed.annotation_prefixes, handed.annotations):
         about["annotations"] = notes
+    # Kubernetes 1.26 no longer serves v2beta2.
     version = "autoscaling/v2beta2" if around.as_upstream else "autoscaling/v2"
     return GeneratedObject(
         {"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": about, "spec": spec}, tuple(left_out)
@@ -122,6 +125,7 @@ def _scaled(ehpa: Ehpa, around: HpaSurroundings) -> Object:
     if ehpa.strategy == "Auto":
         return {"apiVersion": ehpa.target.api, "kind": ehpa.target.kind, "name": ehpa.target.name}
     if around.as_upstream:
+        # Upstream leaves the reference empty for a strategy that it does not know.
         return {"kind": "", "name": ""}
     raise CannotGenerate(f"'{ehpa.strategy}' is no strategy; there are 'Auto' and 'Preview'")
 
@@ -136,7 +140,7 @@ def _external(ehpa: Ehpa, name: str, identifier: str, target: Mapping[str, objec
 
 def _forecasts(ehpa: Ehpa, around: HpaSurroundings) -> tuple[list[tuple[HpaMetric, Object]], list[str]]:
     """The metrics that have a forecast, each with its target, and why the others are left out."""
-    found: list[tuple[HpaMetric, Object]] = []
+    forecasts: list[tuple[HpaMetric, Object]] = []
     left_out = []
     for entry, metric in zip(ehpa.entries, ehpa.metrics, strict=True):
         if ehpa.prediction is None or metric.kind not in PREDICTED or (around.as_upstream and metric.kind == "ContainerResource"):
@@ -145,12 +149,13 @@ def _forecasts(ehpa: Ehpa, around: HpaSurroundings) -> tuple[list[tuple[HpaMetri
             left_out.append(f"metric '{metric.identifier}' has no forecast that is ready and one series")
             continue
         try:
-            found.append((metric, _target(metric, entry, around)))
+            forecasts.append((metric, _target(metric, entry, around)))
         except CannotGenerate as error:
             if around.as_upstream:
                 raise
+            # Upstream gives up on the whole HPA here, so that one bad metric keeps a workload from being scaled at all.
             left_out.append(f"metric '{metric.identifier}': {error}")
-    return found, left_out
+    return forecasts, left_out
 
 
 def _is_predicted(metric: HpaMetric, status: Iterable[Mapping[str, object]]) -> bool:
@@ -182,10 +187,10 @@ def _share(metric: HpaMetric, around: HpaSurroundings) -> int:
     available = [pod for pod in around.pods if _available(pod, around.now)]
     if not available:
         raise CannotGenerate(f"none of {len(around.pods)} pods has been ready for {READY_FOR:g} s")
-    found = requests([_request(pod, metric) for pod in available], resource=metric.name, container=metric.container)
-    if isinstance(found, str):
-        raise CannotGenerate(found)
-    share = int(found.sum()) * (metric.utilization or 0) // (100 * len(available))
+    requested = requests([_request(pod, metric) for pod in available], resource=metric.name, container=metric.container)
+    if isinstance(requested, str):
+        raise CannotGenerate(requested)
+    share = int(requested.sum()) * (metric.utilization or 0) // (100 * len(available))
     if not share and not around.as_upstream:
         raise CannotGenerate("what a pod requests is too little to be shared")
     return share

@@ -95,8 +95,8 @@ class MetricReadings:
 
 def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> MetricResult:
     """What a metric proposes, or the reason and the error."""
-    found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
-    return found if isinstance(found, ReplicaProposal) else (metric.reason, found)
+    answer = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
+    return answer if isinstance(answer, ReplicaProposal) else (metric.reason, answer)
 
 
 def _by_pods(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> ReplicaProposal | MetricError:

@@ -18,10 +18,8 @@ Timestamps = NDArray[np.float64]
 
 
 def milli(value: float) -> int:
-    """An amount in milli-units, rounded up as Kubernetes rounds a quantity, but ignoring floating-point error.
-
-    So 2.007, which times 1000 is a little more than 2007 in floats, gives 2007. No metric is finer than 1e-9.
-    """
+    """An amount in milli-units, rounded up as Kubernetes rounds a quantity, but ignoring floating-point error."""
+    # 2.007 times 1000 is a little more than 2007 in floats. No metric is finer than 1e-9.
     return math.ceil(round(value * 1000, 6))
 
 
@@ -112,6 +110,7 @@ def group(pods: HpaPods, samples: MetricSamples, *, now: float, patience: Readin
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
     """
     calm = _calm(pods, samples, now, patience)
+    # Usually that is all of them, and nothing else has to be computed.
     if calm.all():
         none = ~calm
         return PodGroups(calm, none, none)
@@ -127,7 +126,7 @@ def group(pods: HpaPods, samples: MetricSamples, *, now: float, patience: Readin
 
 
 def _calm(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
-    """Pods that need no closer look: they run, are ready, started long ago and have a sample. Usually that is all of them."""
+    """Pods that need no closer look: they run, are ready, started long ago and have a sample."""
     calm = (pods.phase == HpaPodPhase.RUNNING) & samples.known & ~pods.deleting
     if samples.cpu:
         calm &= (pods.ready == ReadyCondition.YES) & (pods.started + patience.initialisation <= now)
@@ -136,6 +135,7 @@ def _calm(pods: HpaPods, samples: MetricSamples, now: float, patience: Readiness
 
 def _starting(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
     """Pods whose CPU is still meaningless: not ready while initialising, or sampled before they were, or never ready."""
+    # In the order of groupPods: a young pod is judged by its sample's time, an old one by whether it was ever ready.
     no = pods.ready == ReadyCondition.NO
     young = pods.started + patience.initialisation > now
     early = no | (samples.at < pods.changed + samples.window)
@@ -170,11 +170,12 @@ def requests(pods: Sequence[PodRequest], *, resource: str, container: str = "") 
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calculateRequests`, of Kubernetes.
     """
-    found = np.zeros(len(pods), np.int64)
+    amounts = np.zeros(len(pods), np.int64)
     for row, pod in enumerate(pods):
         asked = [c.milli for c in pod.containers if not container or c.name == container]
         if container and not asked:
             return f"pod '{pod.pod}' has no container '{container}'"
+        # Requests of the pod itself stand for those of its containers.
         if pod.whole_pod and not container:
             asked = [pod.milli] if pod.milli is not None else [m for m in asked if m is not None] or [None]
         total = 0
@@ -182,5 +183,5 @@ def requests(pods: Sequence[PodRequest], *, resource: str, container: str = "") 
             if amount is None:
                 return f"pod '{pod.pod}' has a container without a request for {resource}"
             total += amount
-        found[row] = min(total, MOST_MILLI)
-    return found
+        amounts[row] = min(total, MOST_MILLI)
+    return amounts

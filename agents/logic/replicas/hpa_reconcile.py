@@ -75,6 +75,7 @@ def decide(
     An empty sequence of answers means that the autoscaler has no metric. To give another reason, pass one error.
     """
     if not memory.recommendations:
+        # Without a past, the present count is the first recommendation, so that a restart does not scale down at once.
         memory = replace(memory, recommendations=((now, current),))
     if not current and _disabled(bounds, memory):
         conditions = replace(memory.conditions, able=_READ, active="False/ScalingDisabled")
@@ -87,7 +88,8 @@ def decide(
 
 
 def _disabled(bounds: HpaBounds, memory: HpaMemory) -> bool:
-    """Whether somebody else scaled the workload to 0, which means that the autoscaler must leave it alone."""
+    """Whether the autoscaler must leave a workload without replicas alone."""
+    # It may wake only what it scaled to 0 itself. Without the gate nobody notes who did that, and the minimum decides.
     return not memory.rests if bounds.to_zero else bounds.least != 0
 
 
@@ -98,6 +100,7 @@ def _by_metrics(
     errors = [answer for answer in answers if not isinstance(answer, ReplicaProposal)]
     error = errors[0][1].text if errors else None
     proposed = _highest(proposals)
+    # A metric that cannot be read may be the one that needs the replicas, so that nothing is scaled down without it.
     if not proposals or (errors and proposed < current):
         reason = errors[0][0] if errors else "InvalidMetricSourceType"
         conditions = replace(memory.conditions, able=_READ, active=f"False/{reason}")
@@ -114,7 +117,8 @@ def _by_metrics(
 
 
 def _highest(proposals: Sequence[int]) -> int:
-    """The highest proposal; a proposal of 0 gives way to any other, even a negative one."""
+    """The highest proposal."""
+    # As upstream, where 0 stands for "none yet": it gives way to any other proposal, even a negative one.
     highest = 0
     for proposal in proposals:
         if not highest or proposal > highest:
@@ -123,10 +127,11 @@ def _highest(proposals: Sequence[int]) -> int:
 
 
 def _rescaled(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[HpaDecision, HpaMemory]:
-    """Write the count. If there is a behaviour, record the change, so that it counts against later rates."""
+    """Write the count."""
     added, removed = memory.added, memory.removed
     if bounds.behavior is not None:
         if wanted > current:
+            # Changes count against later rates, which only a behaviour has.
             added = scaling_behavior.recorded(added, (now, wanted - current), bounds.behavior.up)
         else:
             removed = scaling_behavior.recorded(removed, (now, current - wanted), bounds.behavior.down)
@@ -138,9 +143,10 @@ def _rescaled(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *
 
 
 def _plainly(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[int, int, HpaMemory]:
-    """Without a behaviour: the highest recommendation of the window, at most twice the count (or 4)."""
+    """Without a behaviour: the highest recommendation of the window, at most twice the count."""
     past = memory.recommendations
     stabilised = scaling_behavior.highest_of(wanted, past, now=now, window=bounds.window)
+    # calculateScaleUpLimit: a small workload may go to four at once.
     limit = max(2 * current, 4)
     most, reason = (limit, "ScaleUpLimit") if bounds.most > limit else (bounds.most, "TooManyReplicas")
     allowed, limited = stabilised, "False/DesiredWithinRange"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.forecast import dsp, ensemble, percentile_predictor
-from agents.logic.forecast.ensemble import EnsembleForecast, EnsembleSettings
+from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
 from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block
@@ -100,48 +100,48 @@ def _fitted(times: Times, values: Floats, task: FitTask) -> LoadModel:
 
 
 def _ensemble(times: Times, values: Floats, task: FitTask) -> LoadModel:
-    dsp.read(dsp_block(task.options))
+    # Two windows, because one must still be left when the next fit is due, and a step for the part of one that has passed.
     horizon = -(-2 * task.window // _STEP) * _STEP + _STEP
-    found = ensemble.fit(times, values, EnsembleSettings(step=_STEP, horizon=horizon, coverage=task.settings.coverage))
-    if isinstance(found, NoForecast):
-        return _none(task, _word(found.cause), found.text)
+    ensemble_forecast = ensemble.fit(
+        times, values, EnsembleSettings(step=_STEP, horizon=horizon, coverage=task.settings.coverage)
+    )
+    if isinstance(ensemble_forecast, NoForecast):
+        return _none(task, _word(ensemble_forecast.cause), ensemble_forecast.text)
     return LoadModel(
         task.series,
         _next(task),
         task.turn,
-        StoredForecast.of(found.upper),
-        StoredForecast.of(found.forecast),
-        " + ".join(found.members),
-        _period(found),
-        found.accuracy.error,
+        StoredForecast.of(ensemble_forecast.upper),
+        StoredForecast.of(ensemble_forecast.forecast),
+        " + ".join(ensemble_forecast.members),
+        None if ensemble_forecast.period is None else float(ensemble_forecast.period),
+        ensemble_forecast.accuracy.error,
     )
-
-
-def _period(found: EnsembleForecast) -> float | None:
-    return None if found.period is None else float(found.period)
 
 
 def _dsp(times: Times, values: Floats, task: FitTask) -> LoadModel:
     settings = dsp.read(dsp_block(task.options))
-    found = dsp.fit(times, values, settings)
-    if isinstance(found, NoForecast):
-        return _none(task, _word(found.cause), found.text)
-    best = found.trials[found.chosen]
-    upper = StoredForecast.of(found.forecast)
-    return LoadModel(task.series, _next(task), task.turn, upper, None, f"dsp {found.chosen}", float(found.period), best.error)
+    forecast = dsp.fit(times, values, settings)
+    if isinstance(forecast, NoForecast):
+        return _none(task, _word(forecast.cause), forecast.text)
+    best = forecast.trials[forecast.chosen]
+    upper = StoredForecast.of(forecast.forecast)
+    return LoadModel(
+        task.series, _next(task), task.turn, upper, None, f"dsp {forecast.chosen}", float(forecast.period), best.error
+    )
 
 
 def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
     settings = percentile_predictor.read(percentile_block(task.options))
-    known = times > task.turn / 1000 - settings.history
-    estimate = percentile_predictor.estimate([(times[known], values[known])], settings)
+    within = times > task.turn / 1000 - settings.history
+    estimate = percentile_predictor.estimate([(times[within], values[within])], settings)
     first = task.turn / 1000
     last = first + 2 * task.window + task.settings.refit + _STEP
-    found = percentile_predictor.constant(estimate, first=first, last=last, step=_constant_step(settings.step, last - first))
-    if isinstance(found, NoForecast):
-        return _none(task, _word(found.cause), found.text)
+    forecast = percentile_predictor.constant(estimate, first=first, last=last, step=_constant_step(settings.step, last - first))
+    if isinstance(forecast, NoForecast):
+        return _none(task, _word(forecast.cause), forecast.text)
     return LoadModel(
-        task.series, _next(task), task.turn, StoredForecast.of(found), None, f"percentile {settings.percentile:g}", None, None
+        task.series, _next(task), task.turn, StoredForecast.of(forecast), None, f"percentile {settings.percentile:g}", None, None
     )
 
 
@@ -197,6 +197,7 @@ def _window(stored: StoredForecast, first: float, last: float) -> tuple[int, int
     merged = -(-len(values) // MOST_VALUES)
     if merged <= 1:
         return start, step, values
+    # The maximum of several steps, because who plans for a mean is short at the peak.
     padded = np.full(-(-len(values) // merged) * merged, -np.inf)
     padded[: len(values)] = values
     return start, step * merged, tuple(padded.reshape(-1, merged).max(axis=1).tolist())

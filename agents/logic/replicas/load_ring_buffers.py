@@ -1,7 +1,6 @@
 """The history of many loads, one value a step: rings of float32, in chunks of 64 series and 360 steps for checkpoints.
 
-A new sample touches only the newest chunk of its series. A step without a sample is NaN. A new series takes the lowest free row,
-so the place of a row depends on the names alone. Values older than the history are overwritten and never read again.
+A step without a sample is NaN. Values older than the history are overwritten and never read again.
 """
 
 import heapq
@@ -17,6 +16,7 @@ STEP = 60
 """Seconds; upstream's default of `sampleInterval`."""
 STEPS = 15 * 24 * 60 + 60
 """Upstream's default of `historyLength`, plus the extra hour that it requests."""
+# A new sample changes only the newest chunk of its series, so that a checkpoint writes six hours of 64 series, not fifteen days.
 GROUP = 64
 """Series of one chunk."""
 BLOCK = 360
@@ -63,6 +63,7 @@ class LoadRings:
         if not free:
             free.extend(range(len(self._keys), len(self._keys) + GROUP))
             self._grow(len(self._keys) + GROUP)
+        # The lowest free row, so that rows depend on the names alone and not on how the process came to its state.
         row = heapq.heappop(free)
         self._keys[row], self._row_of[key] = key, row
         self._rings[row] = np.full(self._length, np.nan, np.float32)
@@ -159,9 +160,10 @@ class LoadRings:
         return numbers.tobytes()
 
     def load(self, chunk: str, data: bytes) -> None:
-        """Put a dumped chunk in its place. The chunks of a group come in any order."""
+        """Put a dumped chunk in its place. The chunks come in any order."""
         part, group, block = _parse(chunk)
         self._grow((group + 1) * GROUP)
+        # Which rows are free is known only when the last chunk is in place.
         self._free = None
         first = group * GROUP
         if part == "names":

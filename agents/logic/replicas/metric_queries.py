@@ -1,8 +1,6 @@
 """The Prometheus expression that gives a metric's history for a whole workload.
 
-These are upstream's defaults, and better ones where upstream's read too much: its queries for Pods metrics cover more than the
-workload, its queries for one container return a series for each pod, a pair of servers doubles its sums of usage, and it does
-not escape names and values.
+These are upstream's defaults, or better ones where upstream's read too much.
 """
 
 import re
@@ -29,6 +27,7 @@ def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Seq
     Source: `pkg/controller/ehpa/predict.go` and `pkg/utils/expression_prom_default.go` of Crane.
     """
     if as_upstream and metric.kind == "ContainerResource":
+        # Crane v0.11.0 does not forecast the metric of one container.
         return None
     return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, more, as_upstream=as_upstream)
 
@@ -36,16 +35,19 @@ def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Seq
 def _default(ehpa: Ehpa, metric: HpaMetric, more: Sequence[str], *, as_upstream: bool) -> str | None:
     where = [f'namespace="{ehpa.namespace}"', f'pod=~"{pods(ehpa, as_upstream=as_upstream)}"']
     if metric.kind in ("Resource", "ContainerResource"):
+        # A series without a container is the sum of a whole pod, which would count everything twice.
         container = 'container!=""' if metric.kind == "Resource" else f'container="{escaped(metric.container)}"'
         selected = "{" + ",".join([*where, container, *more]) + "}"
         if metric.name == "cpu":
             rate = f"irate({_CPU}{selected}[3m])"
+            # Upstream sums all series up, so that a pair of servers doubles the load.
             return f"sum({rate})" if as_upstream else f"sum({_ONCE} (sum without (cpu, id, image, name) ({rate})))"
         of_each = f"{_MEMORY}{selected}" if as_upstream else f"{_ONCE} ({_MEMORY}{selected})"
         return f"sum({of_each})" if metric.name == "memory" else None
     if metric.kind not in ("Pods", "External"):
         return None
     labels = [f'{key}="{value if as_upstream else escaped(value)}"' for key, value in metric.selector]
+    # Upstream's query for a Pods metric covers every workload that has the metric.
     limits = where if metric.kind == "Pods" and not as_upstream else []
     return f"sum({metric.name}{{{','.join([*labels, *limits, *more])}}})"
 

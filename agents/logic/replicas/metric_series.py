@@ -45,19 +45,21 @@ def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeri
     options = None
     if ehpa.prediction is not None and event.prediction is not None:
         options = event.prediction.algorithm
-    found: dict[str, WantedSeries] = {}
+    series_of: dict[str, WantedSeries] = {}
     for metric in metrics:
         own_query = ehpa.queries.get(metric.identifier) or event.queries.get(metric.identifier)
         query = own_query or metric_queries.query(ehpa, metric) or ""
+        # What the source of pod usage reads anyway is not asked for a second time.
         scraped = not own_query and metric.kind == "Resource" and metric.name in _RESOURCES
         series = series_id(metric.identifier, "" if scraped else query)
         forecast = options if metric.kind in PREDICTED else None
         asked = query if own_query or not matchers else metric_queries.query(ehpa, metric, more=matchers) or ""
         of_tenant = bool(ehpa.queries.get(metric.identifier)) or (not own_query and metric.kind in ("Pods", "External"))
-        found.setdefault(
+        # Of two metrics with one identifier the first counts, as in upstream.
+        series_of.setdefault(
             metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast, asked, of_tenant)
         )
-    return list(found.values())
+    return list(series_of.values())
 
 
 def of_prediction(event: TimeSeriesPredictionChanged) -> list[WantedSeries]:

@@ -36,18 +36,19 @@ class WantedIndex:
         if workload:
             self._workload[object_key] = workload
             self._objects.setdefault(workload, set()).add(object_key)
-        for each in self._of[object_key]:
-            self._users.setdefault(ring_key(each), set()).add(object_key)
+        for series in self._of[object_key]:
+            self._users.setdefault(ring_key(series), set()).add(object_key)
+        # Only now: a series that the object still wants was dropped above and has its user back.
         return [name for name in gone if name not in self._users]
 
     def remove(self, object_key: str) -> list[str]:
         """Drop all that an object wants. Returns the names of series that nobody wants any more."""
         gone = []
-        for each in self._of.pop(object_key, ()):
-            users = self._users.get(ring_key(each), set())
+        for name in map(ring_key, self._of.pop(object_key, ())):
+            users = self._users.get(name, set())
             users.discard(object_key)
-            if not users and self._users.pop(ring_key(each), None) is not None:
-                gone.append(ring_key(each))
+            if not users and self._users.pop(name, None) is not None:
+                gone.append(name)
         workload = self._workload.pop(object_key, "")
         if workload:
             self._objects[workload].discard(object_key)
@@ -79,7 +80,7 @@ class WantedIndex:
         """The series of a workload that are summed up from its pods' usage, each once."""
         seen: set[str] = set()
         for key in self.objects(workload):
-            for each in self.of(key):
-                if each.scraped and each.series not in seen:
-                    seen.add(each.series)
-                    yield each
+            for series in self.of(key):
+                if series.scraped and series.series not in seen:
+                    seen.add(series.series)
+                    yield series

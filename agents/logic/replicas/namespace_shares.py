@@ -1,8 +1,6 @@
 """Decides which objects of a namespace get served: by age, each that still fits into the namespace's share.
 
-Each forecast metric takes 85 kB and a fit every few minutes, and each cron a look in every round, so a tenant with thousands of
-objects would starve all others. If several EHPAs have one target, the oldest scales it. All of this is derived from the objects
-and is not part of the state.
+If several EHPAs have one target, the oldest scales it. All of this is derived from the objects and is not part of the state.
 """
 
 from dataclasses import dataclass
@@ -49,11 +47,11 @@ class NamespaceShares:
 
     def settle(self) -> list[str]:
         """Share again where something changed. Returns the sorted keys that appeared, changed, disappeared or were reassessed."""
-        found: set[str] = set()
+        changed: set[str] = set()
         for namespace, keys in self._touched.items():
-            found |= keys | self._share(namespace)
+            changed |= keys | self._share(namespace)
         self._touched.clear()
-        return sorted(found)
+        return sorted(changed)
 
     def is_refused(self, key: str) -> bool:
         """Whether what older objects leave of the namespace's share is too little for this object."""
@@ -76,16 +74,19 @@ class NamespaceShares:
         """Go through the objects of a namespace by age. Returns the keys whose verdict changed."""
         objects, before = self._objects[namespace], self._refused.get(namespace, {})
         refused, scaled, taken, crons = dict[str, str](), dict[str, str](), 0, 0
-        for key, each in sorted(objects.items(), key=lambda item: (item[1].rank, item[0])):
-            if each.scales:
-                scaled.setdefault(each.scales, key)
-            counts = max(1, each.metrics)
+        # By age, so that no new object can take what an old one has. By key among those of one second.
+        for key, rival in sorted(objects.items(), key=lambda item: (item[1].rank, item[0])):
+            if rival.scales:
+                scaled.setdefault(rival.scales, key)
+            # Each forecast metric takes 85 kB and a fit every few minutes, and each cron a look in every round, so that a tenant
+            # with thousands of objects would starve all others. An object without a metric takes a place as well.
+            counts = max(1, rival.metrics)
             if taken + counts > MOST_FORECASTS:
                 refused[key] = "metrics"
-            elif crons + each.crons > MOST_CRONS:
+            elif crons + rival.crons > MOST_CRONS:
                 refused[key] = "crons"
             else:
-                taken, crons = taken + counts, crons + each.crons
+                taken, crons = taken + counts, crons + rival.crons
         self._refused[namespace], self._scaled[namespace] = refused, scaled
         if not objects:
             for table in (self._objects, self._refused, self._scaled):

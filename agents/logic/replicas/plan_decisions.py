@@ -20,11 +20,9 @@ from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from schemas.well_known_labels import SCALING
 
+# Without an HPA, the status of an EHPA has these decisions' conditions, which may change in every round, and back.
 _APART = 60_000
-"""Milliseconds between two decisions about a direct EHPA of which the second scales nothing.
-
-Without an HPA its status has these decisions' conditions, which may change in every round, and back.
-"""
+"""Milliseconds between two decisions about a direct EHPA of which the second scales nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +127,18 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     ehpa, mode = request.ehpa, carried_out_by(request.ehpa)
     result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
     replicas = result.decision.replicas
-    if mode is ScalingMode.DIRECT and (unread := _unread(result)):  # no HPA says it
+    if mode is ScalingMode.DIRECT and (unread := _unread(result)):
+        # There is no HPA whose conditions would tell it.
         return _without_metric(request, result, unread)
     if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
+        # Somebody fixed the count by hand. The HPA scales only the Substitute, so that we must set the count ourselves.
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas
     after = replace(request.memory, due=request.due, memory=result.memory, guard="")
     before, now = request.memory.planned, request.turn.number
     upcoming = None if mode is ScalingMode.PREVIEW or replicas != result.decision.replicas else result.upcoming
     repeated = before is not None and before[:3] == (mode.value, current, replicas) and upcoming == request.memory.upcoming
+    # A plan that nobody carried out in time is void, and is published again if it is still needed.
     open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
     published = result.memory.conditions if request.is_direct else request.memory.published
     if repeated and open_still and (published == request.memory.published or request.is_soon):
@@ -198,7 +199,7 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
 def _because(request: PlanRequest, situation: ScalingSituation, result: PassResult) -> dict[str, object]:
     """Everything that a person needs to redo the sum."""
     decision, conditions = result.decision, result.memory.conditions
-    found: dict[str, object] = {
+    because: dict[str, object] = {
         "asked": situation.scale.replicas,
         "there": situation.scale.status_replicas,
         "pods": len(situation.pods),
@@ -208,14 +209,14 @@ def _because(request: PlanRequest, situation: ScalingSituation, result: PassResu
         "tolerance": request.settings.tolerance,
     }
     if decision.sum is not None:
-        found |= {"proposed": decision.sum.proposed, "stabilised": decision.sum.stabilised, "allowed": decision.sum.allowed}
+        because |= {"proposed": decision.sum.proposed, "stabilised": decision.sum.stabilised, "allowed": decision.sum.allowed}
     if decision.error:
-        found["error"] = decision.error
+        because["error"] = decision.error
     if situation.forecasts:
-        found["forecasts"] = dict(sorted(situation.forecasts.items()))
+        because["forecasts"] = dict(sorted(situation.forecasts.items()))
     if request.ehpa.strategy is ScaleStrategy.PREVIEW and request.ehpa.specific_replicas is not None:
-        found["specific_replicas"] = request.ehpa.specific_replicas
-    return found
+        because["specific_replicas"] = request.ehpa.specific_replicas
+    return because
 
 
 def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> tuple[Decided, Decided]:

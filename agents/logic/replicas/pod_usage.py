@@ -139,11 +139,12 @@ class ScaledPodUsage:
     def pod_changed(self, event: PodChanged) -> None:
         """Take in the current state of a pod."""
         before, together = self.pods.get(event.pod.uid), event.running_together
-        ready = all(each.ready for each in together) and bool(event.containers)
+        ready = all(container.ready for container in together) and bool(event.containers)
         changed = times.to_seconds(event.at)
         if before is not None and before.ready == ready:
+            # A fact comes whenever anything of the pod changes, and readiness has the time of its own change.
             changed = before.changed
-        asked = tuple(_amounts(each.name, each.requests) for each in together)
+        asked = tuple(_amounts(container.name, container.requests) for container in together)
         whole = None if event.requests == Amounts() else _amounts("", event.requests)
         started = None if event.started is None else times.to_seconds(event.started)
         new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked, event.leaving, whole)
@@ -161,22 +162,23 @@ class ScaledPodUsage:
         gone = self.pods.remove(event.pod.uid)
         if gone is not None:
             self._columns.pop(gone.workload, None)
-            left = self._by_workload.get(gone.workload, set())
-            left.discard(event.pod.uid)
-            if not left:
+            uids = self._by_workload.get(gone.workload, set())
+            uids.discard(event.pod.uid)
+            if not uids:
                 self._by_workload.pop(gone.workload, None)
 
     def scraped(self, event: MetricsScraped) -> list[str]:
         """Take in a scrape. Returns the wanted workloads that it has usage of."""
+        # What was read from a store of metrics is of the past.
         if event.history:
             return []
-        found = self._rows_of(event)
+        rows_of = self._rows_of(event)
         at, ages = times.to_seconds(event.at), event.ages
-        for workload, names in found.items():
+        for workload, names in rows_of.items():
             taken = at - (float(ages[names.rows[0]]) if len(ages) else 0.0)
             cpu, memory = (_known(amounts, names.rows) for amounts in (event.cores, event.memory))
             self._merge(workload, WorkloadReading(taken, float(event.window), names.pods, names.containers, cpu, memory))
-        return list(found)
+        return list(rows_of)
 
     def forget(self, workload: str) -> None:
         """Drop the usage of a workload that nobody wants any more."""
@@ -184,30 +186,34 @@ class ScaledPodUsage:
 
     def of(self, workload: str) -> "WorkloadPods":
         """The pods of a workload."""
-        there = self._columns.get(workload)
-        if there is None:
+        workload_pods = self._columns.get(workload)
+        if workload_pods is None:
             uids = self._by_workload.get(workload, set())
-            there = WorkloadPods([pod for uid in uids if (pod := self.pods.get(uid)) is not None])
-            if there.pods:
-                self._columns[workload] = there
-        return there
+            workload_pods = WorkloadPods([pod for uid in uids if (pod := self.pods.get(uid)) is not None])
+            # Nothing is kept for a workload without pods, because no fact of a pod would ever remove it.
+            if workload_pods.pods:
+                self._columns[workload] = workload_pods
+        return workload_pods
 
     def _rows_of(self, event: MetricsScraped) -> "dict[str, _ScrapeRows]":
-        """The rows of each wanted workload. Equal name columns are the same objects, so one lookup serves many scrapes."""
+        """The rows of each wanted workload."""
+        # Equal name columns are the same objects, so that one lookup serves many scrapes. The event is kept with its rows:
+        # else its columns could go, and others take their identities.
         key = (id(event.workloads), id(event.pods), id(event.containers))
-        held = self._rows.get(key)
-        if held is None:
+        looked_up = self._rows.get(key)
+        if looked_up is None:
             rows_of: dict[str, list[int]] = {}
             for row, workload in enumerate(event.workloads):
                 if self._is_wanted(workload):
                     rows_of.setdefault(workload, []).append(row)
             if len(self._rows) >= _HELD:
                 self._rows.clear()
-            held = self._rows[key] = (event, {name: _ScrapeRows.of(event, rows) for name, rows in rows_of.items()})
-        return held[1]
+            looked_up = self._rows[key] = (event, {name: _ScrapeRows.of(event, rows) for name, rows in rows_of.items()})
+        return looked_up[1]
 
     def _merge(self, workload: str, new: WorkloadReading) -> None:
-        """Merge a reading into the newest one: a long scrape arrives in several records of the same time."""
+        """Merge a reading into the newest one."""
+        # A long scrape arrives in several records of the same time.
         old = self.usage.get(workload)
         if old is not None and old.at > new.at:
             return
@@ -227,7 +233,7 @@ def _amounts(name: str, requests: Amounts) -> ContainerAmounts:
 
 
 def _float(amount: float | None) -> float | None:
-    """A float, as a checkpoint restores it: whole bytes would be written differently before and after a recovery."""
+    # As a checkpoint restores it: whole bytes would be written differently before and after a recovery.
     return None if amount is None else float(amount)
 
 
@@ -278,8 +284,7 @@ class WorkloadPods:
     def samples(self, reading: WorkloadReading | None, metric: HpaMetric, *, since: float) -> MetricSamples:
         """What each pod uses of a resource, in all or one of its containers; unknown if the reading is older than `since`.
 
-        Each container counts in milli-units, rounded up before the sum; a pod is unknown unless each relevant one was seen. Sums
-        are exact below 2^53 milli-units: 9 TB of memory.
+        Sums are exact below 2^53 milli-units: 9 TB of memory.
         """
         if reading is None or reading.at < since:
             none = np.zeros(len(self.pods), np.int64)
@@ -295,7 +300,9 @@ class WorkloadPods:
             amounts, rows = amounts[named], rows[named]
         seen = ~np.isnan(amounts)
         asked, known = (np.bincount(chosen, minlength=ordinals.unknown + 1) for chosen in (rows, rows[seen]))
+        # A pod of which one container was not seen would look idle, so that it is unknown.
         whole = (asked > 0) & (asked == known)
+        # Each container is rounded up before the sum, as Kubernetes rounds each quantity.
         totals = np.bincount(rows, np.where(seen, np.ceil(np.round(amounts * _MILLI, 6)), 0.0), ordinals.unknown + 1)
         values = np.where(whole & (totals < MOST_MILLI), totals, 0.0).astype(np.int64)
         values[whole & (totals >= MOST_MILLI)] = MOST_MILLI
@@ -317,7 +324,6 @@ class WorkloadPods:
     def share(self, metric: HpaMetric) -> int | str:
         """What one pod may use of a resource at the target utilisation, in milli-units; or why that is unknown.
 
-        floor(sum of requests * utilisation / number of pods) of the pods that take load.
         Source: `pkg/controller/ehpa/hpa.go` of Crane.
         """
         if metric not in self._shares:
@@ -332,6 +338,7 @@ class WorkloadPods:
         if isinstance(asked, str):
             return asked
         total: int = sum(asked.tolist())
+        # floor(sum of requests * utilisation / number of pods) of the pods that take load.
         return total * (metric.utilization or 0) // (100 * len(taking))
 
 

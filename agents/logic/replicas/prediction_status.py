@@ -33,29 +33,26 @@ def outdated(status: Sequence[Mapping[str, object]], *, now: float, window: int)
     """
     until = (now + window) // _MINUTE * _MINUTE
     ends = [_ends(entry) for entry in status]
-    return not ends or any(not found or min(found) < until for found in ends)
+    return not ends or any(not last_times or min(last_times) < until for last_times in ends)
 
 
 def _ends(entry: Mapping[str, object]) -> list[float]:
     """The last time of each series of an entry; 0 for one without samples."""
     series = entry.get("prediction")
     ends = []
-    for one in series if isinstance(series, list | tuple) else ():
-        samples = one.get("samples") or [{}]
+    for part in series if isinstance(series, list | tuple) else ():
+        samples = part.get("samples") or [{}]
         ends.append(float(samples[-1].get("timestamp", 0)))
     return ends
 
 
 def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> tuple[list[Object], Object]:
-    """The entries of all metrics with a forecast, for two windows (seconds), and the condition Ready.
-
-    A series that misses the end by less than a step is long enough; upstream's status flaps in that case. The condition
-    explains why missing forecasts are missing.
-    """
+    """The entries of the metrics with a forecast, for two windows (seconds), and the condition Ready."""
     until = (now + 2 * window) // _MINUTE * _MINUTE
     entries: list[Object] = []
     reasons = []
     for metric in predicted:
+        # A series that misses the end by less than a step is long enough. Upstream's status flaps in that case.
         ready = bool(metric.values) and metric.last > until - max(metric.step, _MINUTE)
         if not ready:
             short = f"its forecast ends {until - metric.last:g} s early" if metric.values else "there is no forecast"

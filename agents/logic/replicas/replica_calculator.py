@@ -70,10 +70,12 @@ def by_utilization(
     proposal = ReplicaProposal(scene.current, _quotient(used, ready), percent)
     if missing or (ignored and ratio > 1.0):
         if missing and ratio < 1.0:
-            used += sum(each * max(100, target) // 100 for each in requests[groups.missing].tolist())
+            # On the way down a missing pod counts as busy: as using all that it requests, or the target if that is more.
+            used += sum(request * max(100, target) // 100 for request in requests[groups.missing].tolist())
         if missing and ratio != 1.0:
             asked += _total(requests, groups.missing)
         if ratio > 1.0:
+            # On the way up a pod that starts counts as idle, because it will take its part of the load.
             asked += _total(requests, groups.ignored)
         corrected = _quotient(used * 100, asked) / target
     return _proposed(proposal, groups.counts, ratio=ratio, corrected=corrected, scene=scene)
@@ -112,10 +114,12 @@ def _proposed(
     held_back = ignored > 0 and ratio > 1.0
     if not missing and not held_back:
         return proposal if scene.near(ratio) else _with(proposal, ratio * ready)
+    # What is only assumed of some pods must not turn the direction that the others show.
     turned = (ratio < 1.0 < corrected) or (ratio > 1.0 > corrected)
     if scene.near(corrected) or turned:
         return proposal
     wanted = _count(corrected * (ready + missing + (ignored if held_back else 0)))
+    # More pods than the scale asks for may be there, as during a rollout, and they must not turn it either.
     if (corrected < 1.0 and wanted > scene.current) or (corrected > 1.0 and wanted < scene.current):
         return proposal
     return ReplicaProposal(wanted, proposal.usage, proposal.utilization)
@@ -162,12 +166,12 @@ def _count(replicas: float) -> int:
 
 
 def _quotient(dividend: int, divisor: int) -> int:
-    """Integer division that truncates towards zero; dividing by zero gives zero."""
+    """Integer division that truncates towards zero, as Go's does and Python's does not; dividing by zero gives zero."""
     if not divisor:
         return 0
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
 def _total(amounts: Milli, rows: Flags) -> int:
-    """The exact sum of some rows, however large it is."""
+    # Python's sum, because numpy's would overflow where Kubernetes' amounts are at their largest.
     return sum(amounts[rows].tolist())

@@ -86,15 +86,16 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     live = [_Asked(metric.identifier, ProposalOrigin.LIVE, metric) for metric in metrics]
     readings = _readings(metrics, situation, settings)
     asked = [*live, *_forecasts(ehpa, situation, readings), *_crons(ehpa, situation, least, readings)]
-    answers = [_answer(each, readings, context) for each in asked]
-    counted = [answer for each, answer in zip(asked, answers, strict=True) if not each.is_left_out]
+    answers = [_answer(question, readings, context) for question in asked]
+    counted = [answer for question, answer in zip(asked, answers, strict=True) if not question.is_left_out]
     decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, counted, memory, now=situation.now)
-    proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
+    proposals = tuple(_proposal(question, answer) for question, answer in zip(asked, answers, strict=True))
     return PassResult(decision, after, bounds, proposals, _upcoming(ehpa, situation, bounds, decision.replicas, settings))
 
 
 def _wakes(ehpa: Ehpa) -> bool:
-    """Whether anything can say that a workload without pods is needed again. The API server refuses an HPA if nothing can."""
+    """Whether anything can say that a workload without pods is needed again."""
+    # The API server refuses an HPA for which nothing can, because the workload would sleep for ever.
     return bool(ehpa.crons) or ehpa.prediction is not None or any(metric.kind in _WITHOUT_PODS for metric in ehpa.metrics)
 
 
@@ -108,8 +109,10 @@ def _upcoming(
     readings = _readings((), later, settings)
     context = _context(bounds, later, settings)
     asked = [*_forecasts(ehpa, later, readings), *_crons(ehpa, later, bounds.least, readings)]
-    found = [answer.replicas for one in asked if isinstance(answer := _answer(one, readings, context), ReplicaProposal)]
-    most = min(max(found, default=0), bounds.most)
+    # No live metric: nobody knows what it will be by then.
+    answers = [_answer(question, readings, context) for question in asked]
+    counts = [answer.replicas for answer in answers if isinstance(answer, ReplicaProposal)]
+    most = min(max(counts, default=0), bounds.most)
     return most if most > planned else None
 
 
@@ -199,5 +202,5 @@ def _proposal(asked: _Asked, answer: MetricResult) -> MetricProposal:
     if not isinstance(answer, ReplicaProposal):
         return MetricProposal(asked.identifier, asked.origin, error=answer[1].text)
     metric = asked.metric
-    target = next((each for each in (metric.utilization, metric.average, metric.value) if each is not None), None)
+    target = next((amount for amount in (metric.utilization, metric.average, metric.value) if amount is not None), None)
     return MetricProposal(asked.identifier, asked.origin, answer.replicas, answer.usage, target, answer.utilization)

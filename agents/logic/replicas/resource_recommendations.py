@@ -1,9 +1,8 @@
 """What the containers of a workload should request, according to Crane's Resource recommender and its EVPA.
 
 Both combine a high percentile of what the containers of one name used in all pods, plus a margin, with the need that the last OOM
-kill shows. The first uses that need as a floor for memory, and may round up to a list of sizes. The second prefers it to the
-percentile, and leaves requests alone that are close to the recommendation. Sources: `pkg/recommendation/recommender/resource`,
-`pkg/controller/evpa` and `pkg/oom` of Crane, as described in guide/spec/ehpa.md, 7.1 and 7.3.
+kill shows. Sources: `pkg/recommendation/recommender/resource`, `pkg/controller/evpa` and `pkg/oom` of Crane, as described in
+guide/spec/ehpa.md, 7.1 and 7.3.
 """
 
 import math
@@ -105,6 +104,8 @@ def recommend(
         return None
     if killed_at is not None:
         floor = after_oom(killed_at, needs.oom_ratio)
+        # The EVPA prefers the need that the kill shows, even where the percentile is higher; the recommender takes it for a
+        # floor.
         memory = floor if needs.oom_priority else max(memory, floor)
     target = normalised(Amounts(cpu, Bytes(memory)), sizes)
     if needs.tolerance is not None and _near(target, request, needs.tolerance):
@@ -134,9 +135,10 @@ def _size(text: str) -> Amounts:
     return Amounts(Cores(cores), Bytes(round(gib * (1 << 30))))
 
 
-def _near(one: Amounts, other: Amounts, tolerance: Amounts) -> bool:
+def _near(target: Amounts, request: Amounts, tolerance: Amounts) -> bool:
     """Whether CPU and memory are set on both sides and differ by no more than the tolerance."""
-    if one.cpu is None or other.cpu is None or one.memory is None or other.memory is None:
+    if target.cpu is None or request.cpu is None or target.memory is None or request.memory is None:
         return False
-    cpu, memory = abs(one.cpu - other.cpu), abs(one.memory - other.memory)
+    cpu, memory = abs(target.cpu - request.cpu), abs(target.memory - request.memory)
+    # A difference of 0.1 cores is a little more than 0.1 in floats, and still within a tolerance of 0.1.
     return round(cpu, 9) <= (tolerance.cpu or 0) and memory <= (tolerance.memory or 0)

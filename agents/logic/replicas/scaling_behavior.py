@@ -67,6 +67,7 @@ def _defaulted(declared: object, default: Mapping[str, object]) -> dict[str, obj
 
 def of_event(behavior: HpaBehavior | None) -> ScalingBehavior | None:
     """The rules of a policy in the log, with defaults added; None where it says nothing of either direction."""
+    # Without a behaviour the controller scales by its older rule, which is not what the defaults of a behaviour give.
     if behavior is None or {behavior.scale_up, behavior.scale_down} <= {None, HpaScalingRules()}:
         return None
     return ScalingBehavior(_of(behavior.scale_up, DEFAULT_UP), _of(behavior.scale_down, DEFAULT_DOWN))
@@ -98,13 +99,11 @@ def _rules(declared: object) -> ScalingRules:
 
 
 def held(wanted: int, current: int, past: Iterable[Moment], *, now: float, windows: tuple[float, float]) -> int:
-    """`current`, moved only as far as every recommendation in the windows (up, down; seconds) supports.
-
-    A recommendation exactly as old as a window no longer counts.
-    """
+    """`current`, moved only as far as every recommendation in the windows (up, down; seconds) supports."""
     up_window, down_window = windows
     lowest = highest = wanted
     for at, count in past:
+        # A recommendation exactly as old as a window no longer counts, and in the older rule below it does: both as upstream.
         if at > now - up_window:
             lowest = min(lowest, count)
         if at > now - down_window:
@@ -136,11 +135,11 @@ def least(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], It
 def recorded(changes: tuple[Moment, ...], change: Moment, rules: ScalingRules) -> tuple[Moment, ...]:
     """The changes of a direction plus a new one, which replaces the last one older than all of its policies' periods.
 
-    Older changes before that one stay: the other direction's policies may look further back and count them.
     Source: `storeScaleEvent` in `pkg/controller/podautoscaler/horizontal.go` of Kubernetes.
     """
     since = change[0] - max((policy.period for policy in rules.policies), default=0.0)
     old = [place for place, (at, _) in enumerate(changes) if at < since]
+    # Changes before that one stay: the other direction's policies may look further back and count them.
     return (*changes[: old[-1]], change, *changes[old[-1] + 1 :]) if old else (*changes, change)
 
 

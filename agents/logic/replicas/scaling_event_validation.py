@@ -51,7 +51,8 @@ def _replicas(event: object, *fields: str) -> Iterator[str]:
 
 
 def _spec(event: EhpaChanged) -> Iterator[str]:
-    """Check the amounts that a stage computes with. Objects that cannot be carried out may pass: nobody computes with them."""
+    """Check the amounts that a stage computes with."""
+    # Nobody computes with an object that cannot be carried out, and its owner reads why in its status.
     if event.unsupported:
         return
     yield from scaling_amounts.reasons(event.metrics, event.behavior)
@@ -83,12 +84,13 @@ def _scrape(event: LoadScraped) -> Iterator[str]:
     yield from _between("ages", event.ages, 0.0, MOST_AGE)
 
 
+# Scrapes repeat their names.
 @lru_cache(maxsize=2048)
 def _odd_names(workloads: tuple[str, ...], series: tuple[str, ...]) -> tuple[str, ...]:
-    """What is wrong with the first bad name. Scrapes repeat their names, so the answer is cached."""
-    found = [reason for place, key in enumerate(workloads) for reason in bounds.workload_key(f"workloads[{place}]", key)]
-    found += [reason for place, name in enumerate(series) for reason in bounds.text(f"series[{place}]", name)]
-    return tuple(found[:1])
+    """What is wrong with the first bad name."""
+    faults = [reason for place, key in enumerate(workloads) for reason in bounds.workload_key(f"workloads[{place}]", key)]
+    faults += [reason for place, name in enumerate(series) for reason in bounds.text(f"series[{place}]", name)]
+    return tuple(faults[:1])
 
 
 def _history(event: LoadHistoryRead) -> Iterator[str]:
@@ -98,7 +100,7 @@ def _history(event: LoadHistoryRead) -> Iterator[str]:
 
 
 def _amounts(name: str, values: Sequence[float]) -> Iterator[str]:
-    """Check that loads are numbers. They may be below zero, because a query can return anything."""
+    # Loads may be below zero, because a query can return anything.
     yield from _between(name, values, -bounds.MOST_NUMBER, bounds.MOST_NUMBER)
 
 

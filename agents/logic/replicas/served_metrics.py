@@ -41,7 +41,7 @@ class ServedMetrics:
         if isinstance(event, EhpaChanged | EhpaRemoved) and event.cluster == self._cluster:
             before = self._ehpas.pop(event.key, None)
             if before is not None and (target := _target(before)) is not None:
-                self._put(target, [each for each in self._of_target.get(target, ()) if each.key != event.key])
+                self._put(target, [ehpa for ehpa in self._of_target.get(target, ()) if ehpa.key != event.key])
             if isinstance(event, EhpaRemoved):
                 self._crons.remove(event.key)
             if isinstance(event, EhpaChanged):
@@ -51,11 +51,11 @@ class ServedMetrics:
 
     def answer(self, metric: str, namespace: str, selector: Mapping[str, str], now: float) -> int | str:
         """The metric's value in milli-units, or a sentence on why there is none; `now` is in seconds since the epoch."""
-        found = self._found(namespace, selector)
+        ehpas = self._selected(namespace, selector)
         if metric == CRON:
-            answer = self._cron(found, selector, now)
+            answer = self._cron(ehpas, selector, now)
         elif metric == PREDICTION:
-            answer = self._prediction(found, selector, now)
+            answer = self._prediction(ehpas, selector, now)
         else:
             answer = MetricError(f"there is no external metric '{metric}'")
         return answer if isinstance(answer, int) else answer.text
@@ -67,7 +67,7 @@ class ServedMetrics:
         else:
             self._of_target.pop(target, None)
 
-    def _found(self, namespace: str, selector: Mapping[str, str]) -> list[EhpaChanged]:
+    def _selected(self, namespace: str, selector: Mapping[str, str]) -> list[EhpaChanged]:
         """The EHPAs of a namespace that match a selector; labels that it lacks do not matter."""
         if selector.get("targetNamespace", namespace) != namespace:
             return []
@@ -77,19 +77,21 @@ class ServedMetrics:
             return list(self._of_target.get((namespace, kind, name), ()))
         return [
             ehpa
+            # A copy, because another thread may put an EHPA in.
             for (there, its_kind, its_name), ehpas in list(self._of_target.items())
             if there == namespace and kind in (None, its_kind) and name in (None, its_name)
             for ehpa in ehpas
         ]
 
-    def _prediction(self, found: Iterable[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
+    def _prediction(self, ehpas: Iterable[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
         identifier = selector.get("resourceIdentifier")
         if not identifier:
             return MetricError("the selector does not say 'resourceIdentifier'")
-        forecasts = [(ehpa, self._latest(ehpa.key)) for ehpa in found]
+        forecasts = [(ehpa, self._latest(ehpa.key)) for ehpa in ehpas]
         answers = [
             forecast_value(forecast, identifier, now)
             for ehpa, forecast in forecasts
+            # A forecast with another uid was made for an older object of the same name.
             if forecast is not None and not forecast.withdrawn and forecast.uid == ehpa.uid
         ]
         if not answers:
@@ -97,12 +99,12 @@ class ServedMetrics:
         values = [answer for answer in answers if isinstance(answer, int)]
         return max(values) if values else answers[0]
 
-    def _cron(self, found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
+    def _cron(self, ehpas: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
         """The replicas that the crons of the EHPA that scales a target want, but at least its minimum (1 by default)."""
         absent = [word for word in TARGET_LABELS if word not in selector]
         if absent:
             return MetricError(f"the selector does not say '{absent[0]}'")
-        governing = next((ehpa for ehpa in found if ehpa.claims), None)
+        governing = next((ehpa for ehpa in ehpas if ehpa.claims), None)
         if governing is None or not governing.crons:
             target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"
             return MetricError(f"no EHPA with crons scales {target}")
@@ -118,16 +120,15 @@ def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int |
 
     The identifier may be given as the value of a label.
     """
-    found = next(
-        (metric for metric in forecast.metrics if identifier in (metric.identifier, label_value(metric.identifier))), None
-    )
-    if found is None:
+    named = (metric for metric in forecast.metrics if identifier in (metric.identifier, label_value(metric.identifier)))
+    metric = next(named, None)
+    if metric is None:
         return MetricError(f"'{identifier}' is not forecast")
-    if not found.values:
-        return MetricError(f"there is no forecast of '{identifier}': {found.message or found.reason}")
+    if not metric.values:
+        return MetricError(f"there is no forecast of '{identifier}': {metric.message or metric.reason}")
     if not forecast.holds(now):
         return MetricError(f"the forecast of '{identifier}' is outdated: it held until {forecast.expires.isoformat()}")
-    highest = _highest(found, now, forecast.window)
+    highest = _highest(metric, now, forecast.window)
     if highest is None:
         return MetricError(f"the forecast of '{identifier}' is outdated: it says nothing for the next {forecast.window:g} s")
     return max(0, milli(highest))

@@ -25,16 +25,19 @@ class TimerQueue:
 
     def take(self, turn: int, most: int) -> list[str]:
         """Take out at most `most` keys that are due by now, the longest due first, then by name."""
-        found: list[str] = []
-        while self._heap and self._heap[0][0] <= turn and len(found) < most:
+        keys: list[str] = []
+        while self._heap and self._heap[0][0] <= turn and len(keys) < most:
             due, key = heapq.heappop(self._heap)
+            # An entry that was put again or removed stays in the heap, and is skipped when it comes to the top.
             if self._due.get(key) == due:
                 del self._due[key]
-                found.append(key)
-        return found
+                keys.append(key)
+        return keys
 
 
 def next_round(key: str, turn: int, interval: int) -> int:
-    """The next turn of a key whose turns are `interval` milliseconds apart; names spread the keys over the interval."""
+    """The next turn of a key whose turns are `interval` milliseconds apart."""
+    # Names spread the keys over the interval, so that no turn has to do the work of all. crc32, because Python's own hash of a
+    # text differs from process to process.
     offset = crc32(key.encode()) % interval
     return ((turn - offset) // interval + 1) * interval + offset

@@ -43,18 +43,18 @@ class WantedLoads:
         """Each series that has a query, once, in the order of the objects' names."""
         for shares in self._shares.values():
             shares.settle()
-        found: dict[str, WantedSeries] = {}
+        series_of: dict[str, WantedSeries] = {}
         for key in sorted(self._wanted):
             if not self._share(self._objects[key]).is_refused(key):
-                for each in self._wanted[key]:
-                    found.setdefault(ring_key(each), each)
-        return list(found.values())
+                for wanted in self._wanted[key]:
+                    series_of.setdefault(ring_key(wanted), wanted)
+        return list(series_of.values())
 
     def _wishes(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> list[WantedSeries]:
-        of = (
-            metric_series.of_ehpa(event, self._matchers) if isinstance(event, EhpaChanged) else metric_series.of_prediction(event)
-        )
-        return [each for each in of if each.query] if len(of) <= self._most and event.target else []
+        of_prediction = metric_series.of_prediction
+        wanted = metric_series.of_ehpa(event, self._matchers) if isinstance(event, EhpaChanged) else of_prediction(event)
+        # The forecaster refuses an object with too many metrics as a whole, so that nobody would read their values.
+        return [series for series in wanted if series.query] if len(wanted) <= self._most and event.target else []
 
     def _forget(self, key: str) -> None:
         before = self._objects.pop(key, None)
