@@ -12,7 +12,7 @@ def hpa(candidate: Candidate, _cluster: object) -> str | None:
 
 
 def limit_range(candidate: Candidate, _cluster: object) -> str | None:
-    """Where upstream's arithmetic has no answer, nothing is set."""
+    """What is wrong where upstream's arithmetic has no answer, so that nothing may be set."""
     fault = candidate.situation.advice.fault
     return f"what is recommended cannot be brought within the namespace's LimitRanges: {fault}" if fault else None
 

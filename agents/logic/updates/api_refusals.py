@@ -22,12 +22,7 @@ def of_amounts(candidate: Candidate, ranges: Ranges) -> str | None:
 
 
 def of_quotas(candidate: Candidate, quotas: Sequence[ResourceQuotaChanged]) -> str | None:
-    """Why a quota that is full forbids the larger pod, or the successor.
-
-    An evicted pod counts until it is gone, and its controller makes the successor before that. A quota that then has room for the
-    amounts of now, and not for more, lets the successor come with these: the eviction would be in vain. One that has room for
-    neither refuses the successor until the pod is gone, and takes the larger one then.
-    """
+    """Why a quota that is full forbids the larger pod, or the successor."""
     if not quotas:
         return None
     before, after = _before_and_after(candidate)
@@ -37,6 +32,9 @@ def of_quotas(candidate: Candidate, quotas: Sequence[ResourceQuotaChanged]) -> s
     refused = quota_admission.objection(quotas, after, before)
     if refused is not None:
         return f"the API server would refuse the pod's successor: {refused}"
+    # An evicted pod counts until it is gone, and its controller makes the successor before that. A quota that then has room for
+    # the present amounts, and not for more, lets the successor come with these: the eviction would be in vain. One that has
+    # room for neither refuses the successor until the pod is gone, and takes the larger one then.
     refused = quota_admission.objection(quotas, after)
     if refused is not None and quota_admission.objection(quotas, before) is None:
         return f"the pod's successor would come with what the pod has now, because while the pod goes {refused}"

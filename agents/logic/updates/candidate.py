@@ -69,6 +69,7 @@ class PodSituation:
     def unheard_kill(self) -> bool:
         """Whether the pod was killed since its recommendation was decided, so short a time ago that another one is on its way."""
         killed, recommended = self.killed, self.recommended
+        # A revert and the end of a boost do not follow from a recommendation, so that no newer one can change them.
         if killed is None or self.unboosts or recommended.reverted is not None or recommended.at >= killed:
             return False
         return self.at - killed < timedelta(seconds=self.settings.interval)
@@ -122,33 +123,32 @@ class Candidate:
 
     @property
     def order(self) -> tuple[bool, bool, bool, float, str, str, str]:
-        """Sorts the most urgent first, as upstream does; then by name, so that the order is one.
-
-        Before all others comes a pod whose container is being killed, and of those the one that does not serve.
-        """
+        """Sorts the most urgent first, as upstream does; then by name, so that every replay has the same order."""
         situation = self.situation
         pod = situation.pod.fact.pod
         serves = not (self.rescue and situation.broken)
+        # Before all others comes a pod whose container is being killed, and of those the one that does not serve.
         return (not self.rescue, serves, *situation.priority.rank, situation.workload, pod.name, pod.uid)
 
     def alike(self, other: "Candidate") -> bool:
         """Whether no guard can distinguish the two pods, which belong to one workload, at one moment."""
-        one, two = self.situation, other.situation
-        mine, its = one.pod.fact, two.pod.fact
+        own, theirs = self.situation, other.situation
+        mine, its = own.pod.fact, theirs.pod.fact
         return (
-            one.advice is two.advice
+            # By identity, because the cache has one object for all pods of a shape.
+            own.advice is theirs.advice
             and not self.rescue
             and self.stuck_at == other.stuck_at
             and self.why == other.why
             and self.action is other.action
-            and one.history == two.history
+            and own.history == theirs.history
             and _read_by_guards(mine) == _read_by_guards(its)
             and [*map(_run, mine.containers)] == [*map(_run, its.containers)]
             and (mine.admitted is its.admitted or mine.owners_amounts == its.owners_amounts)
             and (mine.node is None) == (its.node is None)
-            and (mine.started == its.started or not one.settings.pod_warm_up)
+            and (mine.started == its.started or not own.settings.pod_warm_up)
             and self.left == other.left
-            and one.unboosts == two.unboosts
+            and own.unboosts == theirs.unboosts
         )
 
 
@@ -165,10 +165,8 @@ _KILLED = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM})
 
 
 def candidate(situation: PodSituation) -> Candidate | None:
-    """The pod as a candidate, or None if it need not be changed.
-
-    After a kill it waits for what follows from that, which comes at once: an eviction for less would be one in vain.
-    """
+    """The pod as a candidate, or None if it need not be changed."""
+    # After a kill it waits for what is recommended because of it, which comes at once: an eviction for less would be in vain.
     if not situation.upstream and situation.unheard_kill:
         return None
     why = reasons(situation)
@@ -196,9 +194,10 @@ def _recently_killed(situation: PodSituation) -> list[ContainerSeen]:
 
 def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -> Candidate | None:
     """The pod as a candidate, if what is recommended of these resources is left alone, as in the `reduced` advice."""
-    found = candidate(replace(situation, advice=reduced))
-    if found is not None:
-        return found
+    without_left = candidate(replace(situation, advice=reduced))
+    if without_left is not None:
+        return without_left
+    # Nothing else of the pod is to be changed: it stays a candidate, so that a guard can say what is left alone.
     whole = candidate(situation)
     return whole and replace(whole, left=left)
 
@@ -206,14 +205,14 @@ def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -
 def raised(whole: Candidate) -> Candidate | None:
     """A pod that is to be given more of one thing and less of another, as a candidate for what it is to be given more of."""
     more = whole.situation.advice.raised if whole.action is Action.RESIZE else None
-    found = more and candidate(replace(whole.situation, advice=more))
-    return found if found and found.raises else None
+    part = more and candidate(replace(whole.situation, advice=more))
+    return part if part and part.raises else None
 
 
 def held_by_caps(situation: PodSituation, uncapped: PodAdvice, caps: Caps) -> Candidate | None:
     """A pod that has all that it may have as a candidate for what is recommended, so that it can be said what holds it."""
-    found = candidate(replace(situation, advice=uncapped)) if cap_sentences.lasting(caps) else None
-    return found and replace(found, caps=caps)
+    held = candidate(replace(situation, advice=uncapped)) if cap_sentences.lasting(caps) else None
+    return held and replace(held, caps=caps)
 
 
 def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
@@ -224,12 +223,14 @@ def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
         return (UpdateReason.REVERT,) if situation.priority.outside else ()
     fact, settings, counts = situation.pod.fact, situation.settings, _counts(situation)
     killed = [seen for seen in _recently_killed(situation) if counts(seen.name)]
-    if killed and not situation.upstream:  # a kill is no reason to take memory away, nor to change anything else
+    if killed and not situation.upstream:
+        # A kill is no reason to take memory away, nor to change anything else.
         killed = [seen for seen in killed if oom_loops.short(seen, situation.advice)]
     kills = [oom_loops.kill(fact, seen, situation.at) for seen in killed]
     quick = update_priority.quick_kill(kills, timedelta(seconds=settings.quick_oom), counts)
     age = None if fact.started is None else situation.at - fact.started
     why = update_priority.reasons(situation.priority, age=age, quick=quick, thresholds=settings.thresholds)
+    # Upstream makes nothing of a kill long after the start. The pod would be killed again at its next peak.
     return (*why, UpdateReason.OOM) if kills and not quick and not situation.upstream else why
 
 
@@ -238,13 +239,11 @@ _ROUNDED = 1e-6
 
 
 def _idle(situation: PodSituation, why: tuple[UpdateReason, ...]) -> bool:
-    """Whether a change is for nothing: the pod has all that it would get, or little moves from one of its containers to another.
-
-    Where a LimitRange binds the pod as a whole, each step of one container's recommendation moves the others' shares.
-    """
+    """Whether a change is for nothing: the pod has all that it would get, or little moves from one container to another."""
     advice = situation.advice
     if situation.unboosts or situation.recommended.reverted is not None:
         return False
+    # Where a LimitRange binds the pod as a whole, each step of one container's recommendation moves the others' shares.
     little = advice.priority.difference < _ROUNDED and advice.difference < situation.settings.threshold
     return advice.changes_nothing or (little and why == (UpdateReason.OUTSIDE,))
 
@@ -301,14 +300,12 @@ def infeasible(situation: PodSituation) -> bool:
 
 
 def may_ask_again(situation: PodSituation) -> bool:
-    """Whether a pod with an open resize may be asked for other amounts.
-
-    What its node has no room for now, or never, is asked for less, and for more memory in no case; what fails or takes too long
-    on its node is asked for anew.
-    """
+    """Whether a pod with an open resize may be asked for other amounts."""
     resize, (requests, _) = situation.pod.fact.resize, changes(situation)
     if resize not in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
+        # What fails or takes too long on its node is asked for anew.
         return stuck(situation)
+    # What the node has no room for is asked for less, and for more memory in no case: the kubelet would defer that again.
     pairs = [
         (requests[container.name], container.requests)
         for container in situation.pod.fact.containers
@@ -324,10 +321,8 @@ def _asks_less(after: Amounts, before: Amounts) -> bool:
 
 
 def _in_place(situation: PodSituation) -> bool:
-    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change.
-
-    A revert is always in place, because a restart alone puts nothing back, and so is the end of a boost.
-    """
+    """In place first; not if the policy says otherwise, a resize is stuck, or the pod's class of service would change."""
+    # A restart alone puts nothing back, and nobody is evicted to end a boost.
     if situation.recommended.reverted is not None or situation.unboosts:
         return True
     match situation.policy.policy.update_mode:

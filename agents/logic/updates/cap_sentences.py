@@ -41,7 +41,8 @@ _OF_POLICY = (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED)
 
 
 def lasting(caps: Caps) -> bool:
-    """Whether something else than the policy's own bounds changed a target: these the next recommendation keeps by itself."""
+    """Whether something else than the policy's own bounds changed a target."""
+    # The next recommendation keeps the policy's bounds by itself.
     return any(step.by not in _OF_POLICY for steps in caps.values() for step in steps)
 
 
@@ -59,10 +60,11 @@ def _of_steps(caps: Caps, policy: PolicyRecord, namespace: str) -> Iterator[str]
     for container, steps in sorted(caps.items()):
         for resource in sorted({step.resource for step in steps}):
             mine = [step for step in steps if step.resource == resource]
+            # The last step is the one that binds: nothing that came before it helps while it stands.
             first, last = mine[0], mine[-1]
             reason, advice = _BY[last.by]
-            said = reason.format(after=_text(resource, last.after), policy=_name(policy), namespace=namespace)
-            yield f"{resource} of container '{container}': {_text(resource, first.before)} are recommended, but {said}; {advice}"
+            why = reason.format(after=_text(resource, last.after), policy=_name(policy), namespace=namespace)
+            yield f"{resource} of container '{container}': {_text(resource, first.before)} are recommended, but {why}; {advice}"
 
 
 def of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyRecord) -> Sequence[str]:

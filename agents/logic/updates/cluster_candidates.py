@@ -47,33 +47,33 @@ class ClusterCandidates:
     stopping: Counter[str]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
-        """Each pod, what the guards knew of its cluster, and the first objection.
-
-        A pod without an objection counts for those after it.
-        """
+        """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
         situation, before = self.situation, ""
-        held: Candidate | None = None
+        refused: Candidate | None = None
         objection: Objection | None = None
         for candidate in self.pods:
-            each, workload = candidate, candidate.situation.workload
-            if workload != before:  # pods of one workload mostly come one after the other
-                situation, before, held = self._situation_of(each, situation), workload, None
-            by_node = objection is not None and objection.guard == "node"  # pods that are alike free room on different nodes
-            if held is None or by_node or not each.alike(held):
-                held, (each, objection) = candidate, _judged(candidate, situation)
-            yield each, situation, None if objection is None else told(objection, each)
+            pod, workload = candidate, candidate.situation.workload
+            # Pods of one workload mostly come one after the other.
+            if workload != before:
+                situation, before, refused = self._situation_of(pod, situation), workload, None
+            # Pods that are alike are refused alike, but free room on different nodes.
+            by_node = objection is not None and objection.guard == "node"
+            if refused is None or by_node or not pod.alike(refused):
+                refused, (pod, objection) = candidate, _judged(candidate, situation)
+            yield pod, situation, None if objection is None else told(objection, pod)
             if objection is None:
-                held = None
-                if not each.harmless and not each.raises and not serves_nobody(each, situation):
-                    _begin(each, situation)
+                # The plan changes what the guards see, so that the next pod has to be judged, however alike it is.
+                refused = None
+                if not pod.harmless and not pod.raises and not serves_nobody(pod, situation):
+                    _begin(pod, situation)
                 if situation.quotas:
-                    namespace = each.situation.workload.split("/")[1]
-                    self.quotas[namespace] = api_refusals.quotas_after(each, situation.quotas)
+                    namespace = pod.situation.workload.split("/")[1]
+                    self.quotas[namespace] = api_refusals.quotas_after(pod, situation.quotas)
                     situation = replace(situation, quotas=self.quotas[namespace])
-                situation = replace(situation, planned=situation.planned.one_more(each.action))
-                if each.action is Action.EVICT and situation.free is not None:
-                    situation.free.evicted(each.situation.pod.fact, changes(each.situation)[0])
-                if disrupts(each):
+                situation = replace(situation, planned=situation.planned.one_more(pod.action))
+                if pod.action is Action.EVICT and situation.free is not None:
+                    situation.free.evicted(pod.situation.pod.fact, changes(pod.situation)[0])
+                if disrupts(pod):
                     self.stopping.update(budget.key for budget in situation.disruption_budgets)
 
     def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:
@@ -95,9 +95,10 @@ class ClusterCandidates:
 
 
 def _judged(candidate: Candidate, situation: ClusterSituation) -> tuple[Candidate, Objection | None]:
-    """A pod and the first objection. What it needs at once does not wait for what it can spare: then that alone is planned."""
+    """The pod, as far as it may be changed, and the first objection."""
     objection = first_objection(candidate, situation)
     if objection is not None and objection.guard in BOUNDING_DISRUPTION:
+        # What a pod needs at once does not wait for what it can spare: then that alone is planned.
         more = raised(candidate)
         if more is not None and first_objection(more, situation) is None:
             return more, None
@@ -105,7 +106,7 @@ def _judged(candidate: Candidate, situation: ClusterSituation) -> tuple[Candidat
 
 
 def _begin(planned: Candidate, situation: ClusterSituation) -> None:
-    """A change of a pod begins. One that does not serve is away already."""
+    """Count a pod whose change begins."""
     fact = planned.situation.pod.fact
     group, serving = situation.groups[fact.controller], eviction_tolerance.serves(fact)
     group.begun += 1
@@ -114,4 +115,5 @@ def _begin(planned: Candidate, situation: ClusterSituation) -> None:
         if serving:
             count.acting += 1
         else:
+            # It is away already, and now because of us.
             count.down -= 1

@@ -79,5 +79,6 @@ class ClusterSituation:
 
     def _at_most(self, share: Fraction) -> Fraction:
         if self.settings.profile == UpdaterProfile.UPSTREAM:
+            # Upstream has no budget.
             return Fraction(1.0)
         return budget_schedules.at_most(share, self.settings.budget_schedules, self.now)

@@ -26,6 +26,7 @@ def replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
         return None
     counts = _counts(candidate, cluster)
     if candidate.situation.workload.split("/")[2] == "Pod":
+        # A bare pod that is evicted is gone for good, and a budget of one replica would let it go.
         return "no controller would make the pod anew"
     group = _group(candidate, cluster)
     if group is not None and not (group.below_minimum and candidate.action is Action.EVICT):
@@ -34,7 +35,8 @@ def replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
         return f"{owner_of(counts)} wants no pods"
     lost = candidate.situation.broken or bool(candidate.looping)
     if candidate.rescue and lost and candidate.situation.policy.policy.guards.min_replicas is None:
-        return None  # it serves nobody, now or again and again; only who has said how many pods must be there is obeyed
+        # It serves nobody, now or again and again. Only an owner who has said how many pods must be there is obeyed.
+        return None
     return f"{owner_of(counts)} has {counts.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
 
 
@@ -53,14 +55,16 @@ def tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _restarts(candidate: Candidate, cluster: ClusterSituation) -> bool:
-    """Whether the change stops a container. For upstream any resize policy that may do so is enough."""
+    """Whether the change stops a container."""
+    # For upstream any resize policy that may do so is enough.
     if cluster.settings.profile != UpdaterProfile.UPSTREAM:
         return disrupts(candidate)
     return candidate.action is Action.EVICT or any(c.restarts_on for c in candidate.situation.pod.fact.containers)
 
 
 def disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """The API server asks the budgets for an eviction only; a resize that restarts a container takes a pod away as well."""
+    """What keeps a pod because of a PodDisruptionBudget."""
+    # The API server asks the budgets for an eviction only; a resize that restarts a container takes a pod away as well.
     if not disrupts(candidate) or candidate.harmless or not cluster.settings.honor_disruption_budgets:
         return None
     ready = all(container.ready for container in candidate.situation.pod.fact.containers)
@@ -87,13 +91,11 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
 
 
 def _spared(candidate: Candidate, headcount: Headcount) -> int:
-    """How many of those that are away do not hold the change back.
-
-    A change that stops no container takes nothing away, whatever is missing; and for one of a pod that serves nobody, the others
-    that serve nobody are like it.
-    """
+    """How many of those that are away do not hold the change back."""
     if not disrupts(candidate):
+        # A change that stops no container takes nothing away, whatever is missing.
         return headcount.missing + headcount.down
+    # A pod that serves nobody takes nothing away, and the others that serve nobody are like it.
     return 0 if serves(candidate.situation.pod.fact) else headcount.down
 
 

@@ -98,6 +98,7 @@ class ReplicaCounts:
         For an unknown controller it is the present number, or what was seen of late; `strict` as in `DisruptionRules`.
         """
         kind = self.kind
+        # Upstream: a Job has no count of replicas, and its live pods count instead.
         if kind == "Job" and (strict or not self.known):
             return self.live
         if strict and kind and kind not in SIZED:
@@ -141,14 +142,16 @@ class ReplicaGroup:
 
     @property
     def disruptable(self) -> bool:
-        """Enough are alive for one more to go; or all are there, nothing was begun, and less than one pod is tolerated."""
+        """Whether enough are alive for one more to go."""
         tolerated = int(self.configured * self.tolerance)
+        # Of a group so small that no whole pod is tolerated, one may go while all are there: else it could never be changed.
         whole = self.configured == self.running and tolerated == 0 and self.begun == 0
         return self.undisturbed > self.configured - tolerated or whole
 
 
 def is_there(pod: PodChanged) -> bool:
-    """Whether a pod has not ended and is not being deleted. A pod that is being deleted has a successor, or needs none."""
+    """Whether a pod has not ended and is not being deleted."""
+    # A pod that is being deleted has a successor already, or needs none.
     return pod.phase not in _ENDED and not pod.leaving
 
 
@@ -158,7 +161,8 @@ def is_failing(pod: PodChanged) -> bool:
 
 
 def serves(pod: PodChanged) -> bool:
-    """Whether a pod runs, and no container of it fails. One that was never ready counts, as many say nothing of readiness."""
+    """Whether a pod runs, and no container of it fails."""
+    # Not whether it is ready, because many pods say nothing of readiness.
     return pod.phase is PodPhase.RUNNING and not is_failing(pod)
 
 
@@ -184,14 +188,14 @@ def replica_counts(
     pods: Iterable[PodChanged], wanted: Callable[[str], ConfiguredReplicas | None], begun: Callable[[str], int]
 ) -> dict[str, ReplicaCounts]:
     """The pods of a workload by controller; `wanted` is asked for what each wants, `begun` for the changes begun of its pods."""
-    found: dict[str, ReplicaCounts] = {}
+    groups: dict[str, ReplicaCounts] = {}
     for pod in pods:
         if pod.phase in _ENDED:
             continue
-        counts = found.get(pod.controller)
+        counts = groups.get(pod.controller)
         if counts is None:
             controller = pod.controller
-            counts = found[controller] = ReplicaCounts(controller, wanted(controller), begun=begun(controller))
+            counts = groups[controller] = ReplicaCounts(controller, wanted(controller), begun=begun(controller))
         if pod.leaving:
             counts.leaving += 1
             continue
@@ -203,4 +207,4 @@ def replica_counts(
         counts.serving += serves(pod)
         counts.killed += any(container.broken for container in pod.containers)
         counts.ready += bool(pod.containers) and all(container.ready for container in pod.containers)
-    return found
+    return groups

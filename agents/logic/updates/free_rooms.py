@@ -44,8 +44,10 @@ class FreeRooms:
     def objection(self, pod: PodChanged, planned: PlannedRequests) -> str | None:
         """Why a pod's successor, with the planned requests, would wait for a node now; None if one has room for it."""
         wanted, now = requested(pod, planned), requested(pod, {})
+        # A successor that asks for no more than the pod fits where the pod was.
         if pod.node not in self._nodes or (wanted[0] <= now[0] and wanted[1] <= now[1]):
             return None
+        # A DaemonSet's successor comes to the same node.
         others = [] if pod.workload.kind == DAEMON_SET else self._others(pod.node)
         own = self._own(pod.node, now)
         rooms = others if own is None else [*others, own]
@@ -59,7 +61,8 @@ class FreeRooms:
         )
 
     def evicted(self, pod: PodChanged, planned: PlannedRequests) -> None:
-        """The pod's eviction is planned: who waits takes what it frees, and then its successor has its place."""
+        """The pod's eviction is planned: whoever waits takes what it frees, and then its successor has its place."""
+        # Nothing is summed up before somebody asks: most intervals evict nobody, or nobody who grows.
         if "_left" not in self.__dict__:
             self._begun.append((pod, planned))
             return
@@ -74,7 +77,8 @@ class FreeRooms:
     def _left(self) -> dict[str, _Size]:
         """What is left of each node that takes pods, once those that wait and successors of planned evictions have places."""
         left = {name: (room.cpu, room.memory) for name, room in self._nodes.items() if room.takes}
-        self.__dict__["_left"] = left  # the successors below are seated in it
+        # Before it is complete, because `_seat` and `evicted` below take their places in it.
+        self.__dict__["_left"] = left
         waiting = list[PodChanged]()
         for pod in self._pods():
             if pod.phase in _ENDED:
@@ -85,6 +89,7 @@ class FreeRooms:
                 self._unplaced = True
             elif pod.node is None and not pod.leaving and pod.workload.kind != DAEMON_SET:
                 waiting.append(pod)
+        # The oldest first, as the scheduler's queue has them where priorities are equal.
         waiting.sort(key=lambda pod: (pod.created, pod.pod.uid))
         self._seat(requested(pod, {}) for pod in waiting)
         self._seat(requested(pod, planned) for pod, planned in self._owed())

@@ -57,12 +57,10 @@ class MissingPods:
         return self.seen, self.shortfalls
 
     def note(self, now: int) -> None:
-        """Remember what pods and controllers show since the last call, and forget what is over.
-
-        What did not change gives the same again, so it does not matter if more is looked at, as after a restart.
-        """
+        """Remember what pods and controllers show since the last call, and forget what is over."""
         changed = self._clusters.recounted
         concerned = {key for key, seen in self.seen.items() if seen.short is not None} | set(self.shortfalls) | changed.keys
+        # As after a restart. What did not change gives the same again, so that nothing depends on how much is looked at.
         if changed.all:
             concerned |= {*self._clusters.pods_of, *self.seen}
         changed.clear()
@@ -82,7 +80,8 @@ class MissingPods:
             self.seen.remove(workload)
         elif (seen := PodsSeen(most, short)) != before:
             self.seen.upsert(workload, seen)
-            self._clusters.changed.keys.add(workload)  # what was counted of it is old
+            # What was counted of it is old.
+            self._clusters.changed.keys.add(workload)
 
     def _note_shortfall(self, workload: str, groups: Collection[ReplicaCounts], now: int) -> None:
         evicted, short = self._clusters.evictions.get(workload), self.shortfalls.get(workload)
@@ -102,7 +101,7 @@ class MissingPods:
     def evicted_of_late(self, cluster: str, now: int) -> list[str]:
         """The workloads of a cluster of which a pod was evicted so short a time ago that its successor may not be seen yet."""
         evictions = self._clusters.evictions.items()
-        return sorted(key for key, each in evictions if cluster_of(key) == cluster and now - each.at < AFTER_EVICTION)
+        return sorted(key for key, last in evictions if cluster_of(key) == cluster and now - last.at < AFTER_EVICTION)
 
     def before(self, workload: str) -> PodsBefore:
         """How many pods of a workload should be there again after one more eviction: those that are owed count."""
@@ -142,6 +141,7 @@ class MissingPods:
             down=sum(counts.running - counts.serving for counts in groups),
         )
         if workload not in self._clusters.evictions:
+            # We took no pod away, and somebody may just have scaled the workload down.
             count.guessed = sum(counts.missing for counts in groups if not counts.known)
         return count
 
@@ -155,7 +155,7 @@ class MissingPods:
 
 
 def _leave_out_unready(groups: Collection[ReplicaCounts], evicted: WorkloadEviction) -> None:
-    """Successors that run and are not ready do not serve, where as many pods as before the eviction should be ready."""
+    """Take successors that run and are not ready for pods that do not serve, as far as fewer are ready than before."""
     should_be, ready = (sum(counts.should_be for counts in groups), sum(counts.ready for counts in groups))
     owed = min(evicted.before.ready, should_be) - ready
     for counts in groups:
@@ -179,26 +179,27 @@ def is_short(groups: Iterable[ReplicaCounts], evicted: WorkloadEviction) -> bool
 
 def shortage(groups: Iterable[ReplicaCounts], evicted: WorkloadEviction) -> str:
     """What is missing, as in: of the 10 pods that should be there 1 does not exist and 2 have no node."""
-    found = list(groups)
-    should_be, ready = sum(counts.should_be for counts in found), sum(counts.ready for counts in found)
+    counted = list(groups)
+    should_be, ready = sum(counts.should_be for counts in counted), sum(counts.ready for counts in counted)
     parts = [
-        (sum(counts.missing for counts in found), "not made"),
-        (sum(counts.members - counts.live for counts in found), "without a node that takes it"),
-        (sum(counts.live - counts.running for counts in found), "on a node without having begun"),
+        (sum(counts.missing for counts in counted), "not made"),
+        (sum(counts.members - counts.live for counts in counted), "without a node that takes it"),
+        (sum(counts.live - counts.running for counts in counted), "on a node without having begun"),
         (
-            sum(counts.running - counts.serving - counts.unready for counts in found),
+            sum(counts.running - counts.serving - counts.unready for counts in counted),
             "with a container that fails again and again",
         ),
     ]
-    said = [f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count > 0]
-    if not said:
-        said = [f"{ready} are ready, and {evicted.before.ready} were"]
-    killed = sum(counts.killed for counts in found)
-    said += [f"{killed} of them {'was' if killed == 1 else 'were'} OOM-killed last"] if killed else []
-    return f"of the {should_be} pods that should be there {', '.join(said)}"
+    clauses = [f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count > 0]
+    if not clauses:
+        clauses = [f"{ready} are ready, and {evicted.before.ready} were"]
+    killed = sum(counts.killed for counts in counted)
+    clauses += [f"{killed} of them {'was' if killed == 1 else 'were'} OOM-killed last"] if killed else []
+    return f"of the {should_be} pods that should be there {', '.join(clauses)}"
 
 
 def _silent(workload: str, counts: ReplicaCounts) -> bool:
-    """Whether a controller with pods does not say how many it wants. Nothing makes a bare pod anew, and Jobs come to an end."""
+    """Whether a controller with pods does not say how many it wants, so that the most that were seen count."""
+    # Nothing makes a bare pod anew, and Jobs come to an end.
     kinds = workload.split("/")[2], counts.kind
     return counts.members > 0 and not counts.known and "Pod" not in kinds and "Job" not in kinds

@@ -1,7 +1,6 @@
 """What nodes have for a pod: those that are there, and a new one of each group that may still grow.
 
-A pod whose successor fits none of them would be evicted into waiting for ever. What each node's DaemonSets request is subtracted,
-as they come back with every node; what other pods take now is in `free_rooms`.
+A pod whose successor fits none of them would be evicted into waiting for ever. What other pods take now is in `free_rooms`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,6 +71,7 @@ class NodeRooms:
         if not rooms:
             return ()
         for pod in pods:
+            # Pods of DaemonSets come back with every node; those of others may go elsewhere.
             if pod.workload.kind == DAEMON_SET and pod.node in rooms:
                 room, (cpu, memory) = rooms[pod.node], requested(pod, {})
                 rooms[pod.node] = replace(room, cpu=room.cpu - cpu, memory=room.memory - memory)
@@ -83,7 +83,7 @@ class NodeRooms:
         return {key.split("/", 1)[1]: room for key, room in self.nodes.items() if cluster_of(key) == cluster}
 
     def _take(self, event: Event) -> None:
-        """Take in a fact; others are ignored. What says no CPU or no memory is unknown, and a full group adds nothing."""
+        """Take in a fact; others are ignored."""
         match event:
             case NodeChanged(allocatable=size):
                 key = f"{event.cluster}/{event.node}"
@@ -93,6 +93,7 @@ class NodeRooms:
             case NodeRemoved():
                 self.nodes.remove(f"{event.cluster}/{event.node}")
             case NodeGroupSeen(template=template):
+                # A group that is full adds no node.
                 room = {} if template is None or event.desired >= event.most else template.allocatable
                 what, failed = f"a new node of group '{event.group}'", self._failed(event)
                 cpu, memory = room.get("cpu", 0) / 1000, float(room.get("memory", 0))
@@ -101,6 +102,7 @@ class NodeRooms:
                 self.groups.remove(_key(event))
             case ScalingActivityFailed():
                 self._note_failure(event, times.to_ms(event.at))
+            # An instance that was launched after the failure shows that the cloud has machines again.
             case NodeInstanceSeen(launched=launched) if launched is not None and times.to_ms(launched) > self._failed(event):
                 self._note_failure(event, 0)
             case _:
@@ -129,16 +131,14 @@ def daemons(pods_of: Mapping[str, Mapping[str, PodRecord]], cluster: str) -> Ite
 
 
 def requested(pod: PodChanged, planned: Mapping[str, Amounts]) -> tuple[float, float]:
-    """Cores and bytes that a pod takes of its node with the planned requests of its containers.
-
-    Containers and sidecars run together, and each init container before them; requests of the pod as a whole count instead.
-    """
+    """Cores and bytes that a pod takes of its node with the planned requests of its containers."""
+    # Containers and sidecars run together, and each init container before them.
     first = [container for container in pod.init_containers if not container.sidecar]
     cpu, memory = (
         max(
             [
-                sum(_of(each, resource, planned) for each in pod.running_together),
-                *(_of(each, resource, planned) for each in first),
+                sum(_of(container, resource, planned) for container in pod.running_together),
+                *(_of(container, resource, planned) for container in first),
             ]
         )
         for resource in ("cpu", "memory")
@@ -147,13 +147,11 @@ def requested(pod: PodChanged, planned: Mapping[str, Amounts]) -> tuple[float, f
 
 
 def objection(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> str | None:
-    """Why a pod's successor, with the planned requests, would wait for a node for ever; None if one could take it.
-
-    One that asks for no more than the pod has is let go: the pod's own node is the proof.
-    """
+    """Why a pod's successor, with the planned requests, would wait for a node for ever; None if one could take it."""
     if not rooms or pod.workload.kind == DAEMON_SET:
         return None
     (cpu, memory), now = requested(pod, planned), requested(pod, {})
+    # For a successor that asks for no more than the pod has, the pod's own node is the proof.
     if (cpu <= now[0] and memory <= now[1]) or any(room.holds(cpu, memory) for room in rooms):
         return None
     room = _nearest(cpu, memory, rooms)
@@ -197,6 +195,7 @@ def _of(container: ContainerSeen, resource: str, planned: Mapping[str, Amounts])
 
 
 def _put(table: ObjectTable[SuccessorRoom], key: str, room: SuccessorRoom) -> None:
+    # A node of which no CPU or no memory is told is unknown, and not a node without any.
     if room.cpu > 0 and room.memory > 0:
         table.upsert(key, room)
     else:

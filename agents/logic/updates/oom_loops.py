@@ -18,10 +18,12 @@ from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode
 
+# One kill may be an accident.
 LEAST_RESTARTS = 2
-"""Restarts from which on kills are a loop of which a bound is told; one kill may be an accident."""
+"""Restarts from which on kills are a loop of which a bound is told."""
+# The kubelet has waited five minutes in all by then: 10, 20, 40, 80 and 160 seconds.
 MANY_RESTARTS = 6
-"""Restarts from which on whatever holds a pod back is a bound: the kubelet has waited five minutes in all by then."""
+"""Restarts from which on whatever holds a pod back is a bound."""
 ANSWERED = timedelta(minutes=2)
 """A container that was started so long after a plan runs with what that gave it."""
 CountingContainers = Callable[[str], bool]
@@ -29,10 +31,8 @@ CountingContainers = Callable[[str], bool]
 
 
 def recently_killed(pod: PodChanged, at: datetime, within: timedelta) -> list[ContainerSeen]:
-    """The containers whose last run ended by an OOM kill less than this long before `at`.
-
-    A node's clock may be ahead of ours, but not by any length of time.
-    """
+    """The containers whose last run ended by an OOM kill less than this long before `at`."""
+    # `abs`, because a node's clock may be ahead of ours, but not by any length of time.
     return [seen for seen in pod.containers if (run := _killed_run(seen)) is not None and abs(at - run.ended) < within]
 
 
@@ -40,8 +40,7 @@ def kill(pod: PodChanged, seen: ContainerSeen, at: datetime) -> RecentOomKill:
     """The OOM kill that ended a container's last run: how long it had run, and how long ago that was at the time `at`."""
     run = _killed_run(seen)
     if run is None:
-        msg = f"the last run of container '{seen.name}' did not end by an OOM kill"
-        raise ValueError(msg)
+        raise ValueError(f"the last run of container '{seen.name}' did not end by an OOM kill")
     return RecentOomKill(seen.name, run.ended - (run.started or pod.started or pod.created), at - run.ended)
 
 
@@ -70,13 +69,14 @@ def bound(  # noqa: PLR0913  # what a loop of kills is judged by
 ) -> str:
     """What keeps a container that is killed again and again from getting more, as a sentence; empty where nothing does.
 
-    It is only said of a recommendation that knows of the kill, as one that was made before may still grow, and of a run that
-    began some time after the pod's last plan, made at `acted`: one that began before may have had less.
+    `acted` is when the pod's last plan was made.
     """
     for seen in killed:
         run = seen.last_run
+        # A recommendation that was made before the kill may still grow.
         if run is None or seen.restarts < LEAST_RESTARTS or advice.recommended.at < run.ended or short(seen, advice):
             continue
+        # A run that began before the last plan was carried out may have had less memory than the container has now.
         if acted is not None and (run.started or run.ended) - acted < ANSWERED:
             continue
         if bounds(policy, seen.name).mode is not ContainerMode.OFF and not counts(seen.name):
@@ -112,13 +112,13 @@ def _killed_run(seen: ContainerSeen) -> ContainerRun | None:
 
 
 def _bound(seen: ContainerSeen, advice: PodAdvice, policy: PolicyRecord, namespace: str) -> str:
-    """The bound that holds, the nearest one first. Of one that cut a target it is said what to change."""
+    """The nearest bound, as a clause that says what to change where something cut the target."""
     advised = next((container for container in advice.recommended.containers if container.container == seen.name), None)
-    found = memory_bound(advised, bounds(policy, seen.name), seen.limits.memory)
-    if advised is None or found.reason != CAPPED:
-        return found.clause
+    nearest = memory_bound(advised, bounds(policy, seen.name), seen.limits.memory)
+    if advised is None or nearest.reason != CAPPED:
+        return nearest.clause
     steps = tuple(step for step in advice.caps.get(seen.name, ()) if step.resource == MEMORY)
     if steps:
         return cap_sentences.of_caps({seen.name: steps}, policy, namespace)
     memory = replace(advised, uncapped=Amounts(None, advised.uncapped.memory))
-    return "; ".join(cap_sentences.of_bounds([memory], policy)) or found.clause
+    return "; ".join(cap_sentences.of_bounds([memory], policy)) or nearest.clause

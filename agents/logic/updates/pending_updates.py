@@ -1,8 +1,7 @@
 """What would happen to pods if plans were carried out from now on, by the updater's own guards, without deciding anything.
 
 The updater decides for one interval, but people want to know everything that is ahead: a pod that only waits for its turn, for a
-budget or the end of a cool-down, will be changed, and a pod that another guard holds back will not. While the cluster's mode is
-not apply, plans that were not carried out hold nothing back.
+budget or the end of a cool-down, will be changed, and a pod that another guard holds back will not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,6 @@ from functools import lru_cache
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
-from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.updater import Updater
@@ -51,15 +49,12 @@ def outlook(updater: Updater, cluster: str) -> Iterator[PodOutlook]:
     """Every pod of a cluster that should be changed, the most urgent first."""
     control = updater.clusters.control.get(cluster)
     applied = control is not None and control.event.mode is Mode.APPLY
-    for found in updater.candidates(fresh=not applied):
-        if found.cluster == cluster:
-            yield from _judged(found)
-
-
-def _judged(found: ClusterCandidates) -> Iterator[PodOutlook]:
-    for each, situation, objection in found.judged():
-        objections = () if objection is None else tuple(update_guards.objections(each, situation))
-        yield PodOutlook(each, situation, objections)
+    # While the mode is not apply nobody carries plans out, and those that were made hold nothing back.
+    for candidates in updater.candidates(fresh=not applied):
+        if candidates.cluster == cluster:
+            for candidate, situation, objection in candidates.judged():
+                objections = () if objection is None else tuple(update_guards.objections(candidate, situation))
+                yield PodOutlook(candidate, situation, objections)
 
 
 class NoChange(StrEnum):
@@ -89,21 +84,17 @@ def counted(why: NoChange, count: int) -> str:
 
 def no_change(updater: Updater, uid: str) -> NoChange:
     """Why a pod need not be changed, if `outlook` does not have it."""
-    return _not_wanted(updater, uid)[0]
+    return next(_reasons(updater, uid))[0]
 
 
 def not_wanted(updater: Updater, uid: str) -> str:
     """The same in a sentence."""
-    why, sentence = _not_wanted(updater, uid)
+    why, sentence = next(_reasons(updater, uid))
     pod = updater.clusters.pods.get(uid)
     if pod is None or why is not NoChange.NODELESS:
         return sentence
     # Only for a sentence, because it looks at every node, and thousands of pods may wait.
     return f"{sentence}: {node_rooms.waiting(pod.fact, _rooms(updater, pod.fact.workload.cluster, updater.turn))}"
-
-
-def _not_wanted(updater: Updater, uid: str) -> tuple[NoChange, str]:
-    return next(_reasons(updater, uid))
 
 
 def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
@@ -147,9 +138,10 @@ def _of_itself(pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
         yield NoChange.NODELESS, "it waits for a node"
 
 
+# Somebody asks about one pod after the other, and the sum over all nodes is the same for each.
 @lru_cache(maxsize=1)
 def _rooms(updater: Updater, cluster: str, turn: int) -> Sequence[SuccessorRoom]:
-    """What the nodes of a cluster have in this turn: the same for each pod that somebody asks about."""
+    """What the nodes of a cluster have in this turn."""
     return updater.clusters.constraints.rooms.of(cluster, node_rooms.daemons(updater.clusters.pods_of, cluster), turn)
 
 

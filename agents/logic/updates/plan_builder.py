@@ -93,6 +93,7 @@ def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[t
     yield recommended.turn, settings.recommendation_within
     # Not the reports of sources: each would end a plan that waits for its node ten minutes after it was made.
     yield cluster.facts.seen, settings.facts_within
+    # A kill is a reason only while it is new.
     if candidate.why in ((UpdateReason.QUICK_OOM,), (UpdateReason.OOM,)) and (killed := candidate.situation.killed) is not None:
         yield times.to_ms(killed), settings.quick_oom
 
@@ -124,17 +125,15 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
 
 
 def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str, object]:
-    """The factor by which the plan changes each share of requests that the workload's HPAs scale by: old requests over new ones.
-
-    A share of one container moves with its request alone; in one of the whole pod sidecars count. Shares that stay the same are
-    left out, and those of which some request is missing, or which are of what the pod requests as a whole.
-    """
+    """The factor (old requests over new ones) by which the plan changes each share of requests that the HPAs scale by."""
     moved: dict[str, float] = {}
     fact = situation.pod.fact
     for share in sorted(situation.scaled, key=lambda share: (share.resource, share.container)):
+        # The HPA divides by what the pod requests as a whole, which the plan does not change.
         if not share.container and getattr(fact.requests, share.resource, None) is not None:
             continue
-        counted = [each for each in fact.running_together if share.container in ("", each.name)]
+        # The HPA of a whole pod counts sidecars, too.
+        counted = [container for container in fact.running_together if share.container in ("", container.name)]
         before, after = _sum(counted, share.resource, {}), _sum(counted, share.resource, requests)
         if before and after and before != after:
             moved[_named(share)] = before / after
@@ -143,13 +142,13 @@ def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str
 
 def _sum(containers: Sequence[ContainerSeen], resource: str, planned: Mapping[str, Amounts]) -> float | None:
     """What containers request of a resource once a plan is carried out; None if one of them does not request it."""
-    found = 0.0
+    total = 0.0
     for container in containers:
         now, new = getattr(container.requests, resource, None), getattr(planned.get(container.name), resource, None)
         if now is None:
             return None
-        found += now if new is None else new
-    return found
+        total += now if new is None else new
+    return total
 
 
 def _named(share: UtilizationMetric) -> str:
@@ -163,8 +162,8 @@ def _vpa(vpa: VpaChanged | None) -> Subject | None:
 
 
 def _reverted(recommended: NewestRecommendation) -> dict[str, object]:
-    asked = recommended.reverted
-    return {} if asked is None else {"reverted": {"since": times.rfc3339(asked.since), "reason": asked.reason}}
+    revert = recommended.reverted
+    return {} if revert is None else {"reverted": {"since": times.rfc3339(revert.since), "reason": revert.reason}}
 
 
 def _count(headcount: Headcount) -> dict[str, int]:

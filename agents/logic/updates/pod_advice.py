@@ -93,20 +93,16 @@ class PodAdvice:
 
     @cached_property
     def difference(self) -> float:
-        """By how much containers' requests are off their targets, as a share of what the pod requests, over both resources.
-
-        What only moves from one container to another counts, too, unlike in its priority: where a LimitRange shares out
-        what a pod may have, nothing else ever moves.
-        """
+        """By how much containers' requests are off their targets, as a share of what the pod requests, over both resources."""
+        # What only moves from one container to another counts, too, unlike in the priority: where a LimitRange shares out what a
+        # pod may have, nothing else ever moves.
         return sum(_share(self.pairs(resource)) for resource in ("cpu", "memory"))
 
     @cached_property
     def changes_nothing(self) -> bool:
-        """Whether an update would leave all containers that admission saw with the requests that they have.
-
-        A LimitRange bounds a request by its ratio to the limit, and the ratios of template and pod differ by what was rounded.
-        So an amount that it bounds is the same if it differs by no more than that: the successor would come back as it is.
-        """
+        """Whether an update would leave all containers that admission saw with the requests that they have."""
+        # A LimitRange bounds a request by its ratio to the limit, and the ratios of template and pod differ by what was rounded.
+        # An amount that it bounds is the same if it differs by no more than that: the successor would come back as it is.
         return all(
             now is not None and (now == target or (name in self._ranged and _near(resource, now, target)))
             for resource in ("cpu", "memory")
@@ -145,7 +141,7 @@ class PodAdvice:
         def only(name: str, amounts: Amounts) -> Amounts:
             return Amounts(amounts.cpu if (name, "cpu") in more else None, amounts.memory if (name, "memory") in more else None)
 
-        found = replace(
+        recommended = replace(
             self.recommended,
             containers=tuple(
                 replace(
@@ -158,9 +154,9 @@ class PodAdvice:
                 if (container.container, "cpu") in more or (container.container, "memory") in more
             ),
         )
-        advice = tuple(map(resource_lists.of_recommendation, found.containers))
+        advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
         effects = CapEffects(self.caps, self.fault)
-        return PodAdvice(self._shape, found, advice, lambda seen: only(seen.name, self._follows(seen)), effects)
+        return PodAdvice(self._shape, recommended, advice, lambda seen: only(seen.name, self._follows(seen)), effects)
 
     @property
     def targets(self) -> Mapping[str, Amounts]:
@@ -186,9 +182,12 @@ class PodAdvice:
         shape, requests, limits = self._shape, self.requests, self.limits
         changed = [(container, requests.get(container.name), limits.get(container.name)) for container in shape.containers]
         after = [ContainerSeen(c.name, over(c.requests, request), over(c.limits, limit)) for c, request, limit in changed]
-        before, then = (
-            service_class((*each, *shape.init_containers), shape.requests, shape.limits) for each in (shape.containers, after)
+        classes = (
+            service_class((*containers, *shape.init_containers), shape.requests, shape.limits)
+            for containers in (shape.containers, after)
         )
+        before, then = classes
+        # Or the class that Kubernetes has given the pod, which counts whatever we make of its amounts.
         return then in (before, shape.qos)
 
 
@@ -213,24 +212,25 @@ class WorkloadAdvice:
         caps = recommended.reverted is None and (
             bounding.ranges != NONE
             or any(rule.values == ControlledValues.REQUESTS_ONLY for rule in rules)
-            or not target_caps.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
+            # The policy is newer than the recommendation, or something else was put above it.
+            or not target_caps.obeys(self._advice, rules)
         )
         self._rules = rules if caps else None
-        self._found: dict[AlikePods, PodAdvice] = {}
-        self._found_reduced: dict[AlikePods, PodAdvice] = {}
-        self._found_uncapped: dict[AlikePods, PodAdvice] = {}
+        self._whole: dict[AlikePods, PodAdvice] = {}
+        self._reduced: dict[AlikePods, PodAdvice] = {}
+        self._uncapped: dict[AlikePods, PodAdvice] = {}
 
     def of(self, shape: AlikePods) -> PodAdvice:
         """All that is recommended to pods of a shape."""
-        return _remembered(self._found, shape, lambda: self._made(shape, frozenset()))
+        return _remembered(self._whole, shape, lambda: self._made(shape, frozenset()))
 
     def reduced(self, shape: AlikePods) -> PodAdvice:
         """The same without what HPAs scale by."""
-        return _remembered(self._found_reduced, shape, lambda: self._made(shape, self.left))
+        return _remembered(self._reduced, shape, lambda: self._made(shape, self.left))
 
     def uncapped(self, shape: AlikePods) -> PodAdvice:
         """What would be recommended if nothing capped it, without what HPAs scale by."""
-        return _remembered(self._found_uncapped, shape, lambda: self._made(shape, self.left, capped=False))
+        return _remembered(self._uncapped, shape, lambda: self._made(shape, self.left, capped=False))
 
     def _made(self, shape: AlikePods, left: frozenset[str], *, capped: bool = True) -> PodAdvice:
         recommended, advice, effects = self.recommended, self._advice, UNCAPPED
@@ -249,6 +249,7 @@ class WorkloadAdvice:
         """The limits that go with a target, none where the policy says that they stay; in a revert those that were there."""
         reverted = self.recommended.reverted
         if reverted is not None:
+            # Limits that follow would not be those that the pod had before.
             return reverted.limits.get(seen.name, Amounts())
         if bounds(self.policy, seen.name).controlled_values is ControlledValues.REQUESTS_ONLY:
             return Amounts()
@@ -258,8 +259,8 @@ class WorkloadAdvice:
         capped = target_caps.cap(
             self._advice, _containers(shape), self._rules or (), self.bounding.ranges, upstream=self.bounding.upstream
         )
-        found = replace(self.recommended, containers=tuple(_recommendation(ordered(each)) for each in capped.advice))
-        return found, CapEffects(capped.caps)
+        containers = tuple(_recommendation(ordered(advice)) for advice in capped.advice)
+        return replace(self.recommended, containers=containers), CapEffects(capped.caps)
 
 
 @dataclass(slots=True)
@@ -272,16 +273,17 @@ class AdviceCache:
 
     def of(self, workload: str, recommended: NewestRecommendation, policy: PolicyRecord, bounding: Bounding) -> WorkloadAdvice:
         """For the pods of a workload."""
-        found = self._workloads.get(workload)
+        advice = self._workloads.get(workload)
+        # By identity, as this is asked for each workload in each interval, and each input is one object while it stays the same.
         if (
-            found is None
-            or found.recommended is not recommended
-            or found.policy is not policy
-            or found.bounding.ranges is not bounding.ranges
-            or found.bounding[1:] != bounding[1:]
+            advice is None
+            or advice.recommended is not recommended
+            or advice.policy is not policy
+            or advice.bounding.ranges is not bounding.ranges
+            or advice.bounding[1:] != bounding[1:]
         ):
-            found = self._workloads[workload] = WorkloadAdvice(recommended, policy, bounding)
-        return found
+            advice = self._workloads[workload] = WorkloadAdvice(recommended, policy, bounding)
+        return advice
 
     def shape(self, pod: PodRecord) -> AlikePods:
         """The shape of a pod."""
@@ -302,7 +304,8 @@ class AdviceCache:
         return shape
 
     def prune(self, live: ObjectTable[PodRecord], workloads: Collection[str]) -> None:
-        """Forget the pods and the workloads that are not among these, by uid and by key, once there are more than these."""
+        """Forget pods and workloads that are not among these, by uid and by key."""
+        # Only once there are more than these, as going through all of them costs more than what a few hold.
         if len(self._shapes) > len(live):
             self._shapes = {uid: cached for uid, cached in self._shapes.items() if uid in live}
         if len(self._alike) > 2 * len(self._shapes):
@@ -314,16 +317,16 @@ class AdviceCache:
 def _alike(fact: PodChanged) -> _Alike:
     """What advice depends on: the amounts of the containers, whatever became of their runs."""
     plain = [
-        tuple(ContainerSeen(each.name, each.requests, each.limits) for each in several)
-        for several in (fact.containers, fact.init_containers)
+        tuple(ContainerSeen(container.name, container.requests, container.limits) for container in containers)
+        for containers in (fact.containers, fact.init_containers)
     ]
     return plain[0], fact.observed, plain[1], fact.requests, fact.limits, fact.qos
 
 
-def _remembered(found: dict[AlikePods, PodAdvice], shape: AlikePods, make: Callable[[], PodAdvice]) -> PodAdvice:
-    if shape not in found:
-        found[shape] = make()
-    return found[shape]
+def _remembered(cache: dict[AlikePods, PodAdvice], shape: AlikePods, make: Callable[[], PodAdvice]) -> PodAdvice:
+    if shape not in cache:
+        cache[shape] = make()
+    return cache[shape]
 
 
 def _containers(shape: AlikePods) -> list[Container]:
@@ -333,14 +336,14 @@ def _containers(shape: AlikePods) -> list[Container]:
 
 
 def _rule(entry: ContainerPolicy) -> ContainerRule:
-    least, most = (resource_lists.of_amounts(each) for each in (entry.min_allowed, entry.max_allowed))
+    least, most = map(resource_lists.of_amounts, (entry.min_allowed, entry.max_allowed))
     return ContainerRule(entry.container, least, most, entry.controlled_values)
 
 
 def _recommendation(advice: Advice) -> ContainerRecommendation:
-    """Amounts below zero in upstream's arithmetic of pod LimitRanges become zero."""
     lists = (advice.lower, advice.target, advice.upper, advice.uncapped)
-    amounts = (resource_lists.to_amounts(each or {}) for each in lists)
+    amounts = (resource_lists.to_amounts(listed or {}) for listed in lists)
+    # Upstream's arithmetic of pod LimitRanges goes below zero.
     positive = (replace(amount, memory=Bytes(0)) if (amount.memory or 0) < 0 else amount for amount in amounts)
     return ContainerRecommendation(advice.container, *positive)
 
@@ -369,8 +372,8 @@ def _share(pairs: Sequence[tuple[str, float | None, float]]) -> float:
     return off / max(requested, 0.001) if off else 0.0
 
 
-def _near(resource: str, one: float, other: float) -> bool:
-    return abs(one - other) <= max(_NEAR * other, _ROUNDINGS[resource] + 1e-9)
+def _near(resource: str, now: float, target: float) -> bool:
+    return abs(now - target) <= max(_NEAR * target, _ROUNDINGS[resource] + 1e-9)
 
 
 def over(old: Amounts, new: Amounts | None) -> Amounts:

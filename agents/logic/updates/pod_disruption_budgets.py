@@ -1,8 +1,7 @@
 """PodDisruptionBudgets for planning: which pods each selects, and whether one more pod of a workload may be evicted.
 
-The API server decides in the end, by each pod's own labels. Here a workload has the labels of its last seen pod, without those
-that differ from pod to pod, which no budget selects by. So a plan that would be refused is not made, and the refusal names the
-budget.
+The API server decides in the end, by each pod's own labels. With what is known here, a plan that would be refused is not made,
+and the refusal names the budget.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,6 +81,7 @@ class PodDisruptionBudgets:
 
     def note_labels(self, workload: str, labels: Mapping[str, str]) -> None:
         """A pod of a workload was seen with these labels."""
+        # A workload has the labels of its last seen pod, without those that differ from pod to pod, which no budget selects by.
         shared = WorkloadLabels({name: value for name, value in labels.items() if name not in _OF_ONE_POD})
         if self.labels.get(workload) != shared:
             self.labels.upsert(workload, shared)
@@ -92,18 +92,19 @@ class PodDisruptionBudgets:
 
     def of(self, workload: str) -> Sequence[BudgetRecord]:
         """The budgets that select the pods of a workload, by name."""
-        known = self.labels.get(workload)
-        if known is None or not len(self.budgets):
+        shared = self.labels.get(workload)
+        if shared is None or not len(self.budgets):
             return ()
         if self._by_namespace is None:
             self._by_namespace = {}
             for _, budget in sorted(self.budgets.items()):
                 self._by_namespace.setdefault(budget.key.rpartition("/")[0], []).append(budget)
         cluster, namespace, *_ = workload.split("/")
-        found = self._by_namespace.get(f"{cluster}/{namespace}", ())
-        if len(found) > MOST:
+        budgets = self._by_namespace.get(f"{cluster}/{namespace}", ())
+        # A tenant may make any number of them, and each is matched with each workload of the namespace.
+        if len(budgets) > MOST:
             return ()
-        return [each for each in found if each.selector is not None and _selects(each.selector, known.labels)]
+        return [budget for budget in budgets if budget.selector is not None and _selects(budget.selector, shared.labels)]
 
 
 def objection(budgets: Sequence[BudgetRecord], *, begun: Mapping[str, int], ready: bool) -> str | None:
@@ -112,10 +113,12 @@ def objection(budgets: Sequence[BudgetRecord], *, begun: Mapping[str, int], read
     `ready`: all containers of the pod are. Source: the eviction subresource in pkg/registry/core/pod/storage/eviction.go.
     """
     if len(budgets) > 1:
-        names = " and ".join(f"'{each.name}'" for each in budgets)
+        # The eviction subresource answers 500 for such a pod, whatever the budgets allow.
+        names = " and ".join(f"'{budget.name}'" for budget in budgets)
         return f"PodDisruptionBudgets {names} both select the pod, and no such pod can be evicted"
     for budget in budgets:
         planned = begun.get(budget.key, 0)
+        # A pod that is not ready counts in no budget's healthy pods, so that its eviction leaves them as many.
         if budget.allowed > planned or (not ready and budget.healthy >= budget.desired > 0):
             continue
         healthy = f"{budget.healthy} of {budget.expected} pods are healthy, {budget.desired} have to be"

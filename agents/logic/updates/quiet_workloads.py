@@ -45,8 +45,9 @@ class QuietWorkloads:
 
     def counted(self, workload: str) -> Headcount | None:
         """The pods of a workload, none of which counts as being changed; None if they are not counted yet."""
-        found = self._pods.get(workload)
-        return None if found is None else replace(found)
+        # A copy, because the guards count in it whom they let go.
+        count = self._pods.get(workload)
+        return None if count is None else replace(count)
 
     def count(self, workload: str, count: Headcount) -> None:
         """Remember the pods of a workload."""
@@ -56,10 +57,8 @@ class QuietWorkloads:
 def calm_until(
     pod: PodRecord, recommended: NewestRecommendation, priority: UpdatePriority, settings: UpdateSettings, now: int
 ) -> int:
-    """The first turn in which a pod may need a change, if nothing of it changes; 0 if it may need one now.
-
-    A pod with a container, be it an init container, that was OOM-killed a short time ago counts as one that may.
-    """
+    """The first turn in which a pod may need a change, if nothing of it changes; 0 if it may need one now."""
+    # Init containers, too: nothing is recommended for them, but somebody has to be told.
     killed = oom_loops.last_kill(pod.fact, init=True)
     if priority.outside or (killed is not None and now - times.to_ms(killed) < settings.quick_oom * 1000):
         return 0

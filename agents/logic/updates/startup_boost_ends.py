@@ -8,10 +8,7 @@ EndsOf = Callable[[str], Sequence[int]]
 
 
 class BoostEnds:
-    """The turns in which boosts end, the first one first. They follow from the state, and are found again after a restart.
-
-    Whether a pod is due in a turn rests on the state before and on the facts of that turn alone, so a restart changes nothing.
-    """
+    """The turns in which boosts end, the first one first. They follow from the state, and are found again after a restart."""
 
     def __init__(self) -> None:
         self._ends: list[tuple[int, str]] | None = None
@@ -37,10 +34,12 @@ class BoostEnds:
             for uid in self._seen:
                 for end in ends_of(uid):
                     heapq.heappush(self._ends, (end, uid))
-        found = {uid for uid in self._seen if any(end <= now for end in ends_of(uid))}
+        # From the state before and the facts of this turn alone, so that a restart in between changes nothing.
+        due = {uid for uid in self._seen if any(end <= now for end in ends_of(uid))}
         self._seen.clear()
         while self._ends and self._ends[0][0] <= now:
             _, uid = heapq.heappop(self._ends)
+            # The end may have moved since it was entered, as when the pod was not ready for a while.
             if any(after < end <= now for end in ends_of(uid)):
-                found.add(uid)
-        return found
+                due.add(uid)
+        return due

@@ -1,9 +1,8 @@
 """Startup boosts of running pods: until when each lasts, and what its container requests without it.
 
 Admission gives a starting container more CPU and notes the normal amounts in an annotation. When its pod has been ready for long
-enough, the CPU is lowered in place, once; even if that fails, no pod is evicted for it. Upstream's pkg/updater/logic and
-pkg/updater/restriction of the startup boost; upstream removes the annotation afterwards; we remember that it was done, so no
-right to change pods is needed.
+enough, the CPU is lowered in place, once; even if that fails, no pod is evicted for it. Sources: upstream's pkg/updater/logic and
+pkg/updater/restriction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,15 +31,16 @@ class BoostedPod:
 
 def boosted(fact: PodChanged, history: PodHistory, policy: PolicyRecord, now: int) -> BoostedPod | None:
     """The boosts of a pod in turn `now`; None if it has none, or none any more."""
-    standing = [each for each in fact.boosted if each.name not in history.unboosted]
+    # Upstream removes the annotation afterwards. We remember that it was done, so that no right to change pods is needed.
+    standing = [container for container in fact.boosted if container.name not in history.unboosted]
     if not standing:
         return None
     if fact.ready_since is None:
         return BoostedPod((), None)
     ready = times.to_ms(fact.ready_since)
-    ends = {each: ready + _duration_ms(policy, each.name) for each in standing}
+    ends = {container: ready + _duration_ms(policy, container.name) for container in standing}
     ahead = [end for end in ends.values() if end > now]
-    return BoostedPod(tuple(each for each, end in ends.items() if end <= now), min(ahead, default=None))
+    return BoostedPod(tuple(container for container, end in ends.items() if end <= now), min(ahead, default=None))
 
 
 def ends(fact: PodChanged, history: PodHistory, policy: PolicyRecord) -> Sequence[int]:
@@ -48,7 +48,7 @@ def ends(fact: PodChanged, history: PodHistory, policy: PolicyRecord) -> Sequenc
     if fact.ready_since is None or policy.policy.foreign:
         return ()
     ready = times.to_ms(fact.ready_since)
-    return [ready + _duration_ms(policy, each.name) for each in fact.boosted if each.name not in history.unboosted]
+    return [ready + _duration_ms(policy, boost.name) for boost in fact.boosted if boost.name not in history.unboosted]
 
 
 def without_boosts(
@@ -56,17 +56,17 @@ def without_boosts(
 ) -> PodAdvice | None:
     """What a pod should request without these boosts: the recommended CPU, else the normal one.
 
-    None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation.
-    `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
+    None where that lowers nothing. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
     """
     lowered = dict(_lowered(over, pod.fact, policy, advice))
     if not lowered:
         return None
     targets = {name: Amounts(cpu=request.cpu) for name, (request, _) in lowered.items()}
-    containers = tuple(ContainerRecommendation(name, each, each, each, each) for name, each in targets.items())
+    containers = tuple(ContainerRecommendation(name, cpu, cpu, cpu, cpu) for name, cpu in targets.items())
     recommended = (
         NewestRecommendation("", now, times.from_ms(now), pod.place, containers)
         if advice is None
+        # As of now, so that it is never stale: the boost has ended, however old the recommendation.
         else replace(advice.recommended, containers=containers, turn=now)
     )
     exact = tuple(map(resource_lists.of_recommendation, containers))
@@ -80,19 +80,20 @@ def _lowered(
     recommends = policy.policy.update_mode is not UpdateMode.OFF and advice is not None
     targets = advice.targets if advice is not None and recommends else {}
     now = {container.name: container for container in fact.containers}
-    for each in over:
-        entry = bounds(policy, each.name)
-        found = targets.get(each.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()
-        seen = now.get(each.name)
-        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, None if seen is None else seen.requests.cpu
+    for boost in over:
+        entry = bounds(policy, boost.name)
+        target = targets.get(boost.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()
+        seen = now.get(boost.name)
+        cpu, before = boost.requests.cpu if target.cpu is None else target.cpu, None if seen is None else seen.requests.cpu
         if cpu is not None and before is not None and cpu < before:
             follows = entry.controlled_values is not ControlledValues.REQUESTS_ONLY
-            limit = limit_amounts(each.requests, each.limits, Amounts(cpu=cpu)) if follows else Amounts()
-            yield each.name, (Amounts(cpu=cpu), limit)
+            # In proportion to the normal amounts, as the boosted limit was raised along with the request.
+            limit = limit_amounts(boost.requests, boost.limits, Amounts(cpu=cpu)) if follows else Amounts()
+            yield boost.name, (Amounts(cpu=cpu), limit)
 
 
 def _duration_ms(policy: PolicyRecord, container: str) -> int:
     """How long the boost of a container lasts after its pod is ready: as its policy says, else the VPA, else not at all."""
     vpa = policy.policy.vpa
-    said = bounds(policy, container).boost or (None if vpa is None else vpa.boost)
-    return int(said.duration * 1000) + 1 if said is not None and said.duration else 0
+    boost = bounds(policy, container).boost or (None if vpa is None else vpa.boost)
+    return int(boost.duration * 1000) + 1 if boost is not None and boost.duration else 0

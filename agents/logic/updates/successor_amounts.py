@@ -24,7 +24,7 @@ _LEAST_STEP: Final = 1 / 64
 
 def unpatched(fact: PodChanged) -> PodChanged:
     """The pod as its controller makes it: with the amounts that admission noted as its owner's, where it changed some."""
-    owners = {each.name: each for each in fact.owners_amounts}
+    owners = {container.name: container for container in fact.owners_amounts}
     if not owners:
         return fact
     containers = tuple(

@@ -81,10 +81,8 @@ class UpdateConstraints:
         self.budgets.loaded()
 
     def ingest(self, event: Event) -> None:
-        """Take in a fact; others are ignored.
-
-        None of them can make a change necessary: an HPA only removes a resource from the comparison.
-        """
+        """Take in a fact; others are ignored."""
+        # None of them can make a change necessary, so that no quiet workload is woken: an HPA only takes a resource out.
         match event:
             case ReplicaControllerChanged():
                 self._unlist(_controller(event))
@@ -118,9 +116,10 @@ class UpdateConstraints:
         """Take a policy in; whether it changes what may be recommended to the pods of a namespace."""
         match event:
             case LimitRangeChanged():
-                known = self.limit_ranges.get(event.key)
-                if known is not None and replace(known, at=event.at) == event:
-                    return False  # published again
+                before = self.limit_ranges.get(event.key)
+                # Sources publish each object again from time to time, and a change would wake all workloads of the namespace.
+                if before is not None and replace(before, at=event.at) == event:
+                    return False
                 self.limit_ranges.upsert(event.key, event)
             case LimitRangeRemoved():
                 self.limit_ranges.remove(event.key)
@@ -140,10 +139,10 @@ class UpdateConstraints:
     def ranges_of(self, workload: str) -> Ranges:
         """The LimitRanges of a workload's namespace; the same object while they stay as they are."""
         if self._ranges is None:
-            found: dict[str, list[LimitRangeChanged]] = {}
-            for each in self.limit_ranges.values():
-                found.setdefault(f"{each.cluster}/{each.namespace}", []).append(each)
-            self._ranges = {name: container_limit_range.of_events(entries) for name, entries in found.items()}
+            events: dict[str, list[LimitRangeChanged]] = {}
+            for event in self.limit_ranges.values():
+                events.setdefault(f"{event.cluster}/{event.namespace}", []).append(event)
+            self._ranges = {name: container_limit_range.of_events(entries) for name, entries in events.items()}
         if not self._ranges:
             return NONE
         cluster, namespace, *_ = workload.split("/")
@@ -192,12 +191,12 @@ class UpdateConstraints:
 
     def _unlist(self, controller: str) -> None:
         """A controller is gone, or may have another owner now."""
-        known = self.controllers.get(controller)
-        if known is not None:
-            names = self._listed[known.workload]
+        replicas = self.controllers.get(controller)
+        if replicas is not None:
+            names = self._listed[replicas.workload]
             names.discard(controller.split("/", 2)[2])
             if not names:
-                del self._listed[known.workload]
+                del self._listed[replicas.workload]
 
     def controllers_of(self, workload: str) -> Sequence[str]:
         """The controllers (kind/name) that should have pods of a workload, as far as their owners show."""
@@ -209,8 +208,8 @@ class UpdateConstraints:
 
     def workload_of(self, controller: str) -> str:
         """The workload whose pods a controller should have, as far as its owner shows; itself if it is unknown."""
-        known = self.controllers.get(controller)
-        return controller if known is None else known.workload or controller
+        replicas = self.controllers.get(controller)
+        return controller if replicas is None else replicas.workload or controller
 
     def webhook_away(self, cluster: str) -> str | None:
         """Why no webhook is running; None if one is, or if nothing watches for it."""
@@ -219,7 +218,7 @@ class UpdateConstraints:
 
 
 def _wanted(event: ReplicaControllerChanged) -> ConfiguredReplicas:
-    """Deployments and CronJobs have their pods by way of others; any other owner may be no workload."""
+    # Deployments and CronJobs have their pods by way of others; any other owner may be no workload.
     owner, workload = event.owner, f"{event.kind}/{event.name}"
     if owner is not None and owner.kind in ("Deployment", "CronJob"):
         workload = f"{owner.kind}/{owner.name}"

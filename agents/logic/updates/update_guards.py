@@ -40,10 +40,8 @@ def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objectio
 
 
 def told(objection: Objection, candidate: Candidate) -> Objection:
-    """The objection as it is decided: one that keeps a loop of OOM kills going is a bound of that loop.
-
-    Whatever holds a pod back through many kills does so, a budget of others' pods as well as a closed schedule.
-    """
+    """The objection as it is decided: one that keeps a loop of OOM kills going is a bound of that loop."""
+    # Whatever holds a pod back through many kills is one, a budget of others' pods as well as a closed schedule.
     holds = objection.guard in KEEPING_LOOPS and candidate.looping != ""
     if not candidate.rescue or not (holds or candidate.long_killed):
         return objection
@@ -89,14 +87,14 @@ def _matching(patterns: str, text: str) -> str:
 
 
 def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    asked = candidate.situation.pod.fact.opted_out
-    if not asked or not cluster.settings.honor_opt_outs or not disrupts(candidate):
+    annotation = candidate.situation.pod.fact.opted_out
+    if not annotation or not cluster.settings.honor_opt_outs or not disrupts(candidate):
         return None
-    return f"the pod is annotated '{asked}', which asks that nobody evicts it"
+    return f"the pod is annotated '{annotation}', which asks that nobody evicts it"
 
 
 def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """After an eviction in vain one pod is tried at a time, and later after each: nobody knows when the reason is gone."""
+    # After an eviction in vain one pod is tried at a time, and later after each: nobody knows when the reason is gone.
     evicted = cluster.evicted
     if candidate.action is not Action.EVICT or evicted is None or not evicted.vain:
         return None
@@ -105,13 +103,14 @@ def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if (cluster.now - since) / 1000 < pause:
         why = evicted.fault or "the successor of the last evicted pod is not known yet"
         return f"{why}; the next pod is evicted after {pause:g} s, after {evicted.vain} in vain"
-    if pause and (cluster.workload.acting or any(counts.begun for counts in cluster.groups.values())):  # serving or not
+    # `acting` has the pods that serve, and `begun` the others as well.
+    if pause and (cluster.workload.acting or any(counts.begun for counts in cluster.groups.values())):
         return "another pod of the workload is evicted, to see whether that changes anything now"
     return None
 
 
 def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """Nobody is evicted from a workload whose new pods do not come, for that would be one more that is missing."""
+    # A pod that is evicted from a workload whose new pods do not come is one more that is missing.
     if candidate.action is not Action.EVICT or cluster.settings.profile == UpdaterProfile.UPSTREAM:
         return None
     groups = cluster.groups.values()
@@ -131,15 +130,16 @@ def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _failure(own: ReplicaCounts) -> str:
-    """Why the Job of a pod may fail without it; empty where it does not. Where no source may see Jobs, each of them may."""
+    """Why the Job of a pod may fail without it; empty where it does not."""
     owner = disruption_guards.owner_of(own)
     if own.wanted is None:
+        # Where no source may see Jobs, each of them may be one that fails.
         return f"nothing is known of {owner}, which may fail when a pod of it is evicted" if own.kind == "Job" else ""
     return f"{owner} would fail: {own.wanted.last_failure}" if own.wanted.last_failure else ""
 
 
 def _unpatched(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """Nobody is evicted whose successor the webhook would leave as it is."""
+    # The webhook would leave the successor as it is, and the eviction would be in vain.
     pause = cluster.unpatched
     if candidate.action is not Action.EVICT or pause is None or cluster.settings.profile == UpdaterProfile.UPSTREAM:
         return None
@@ -181,7 +181,8 @@ def _paused(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.rescue:
-        return None  # what is killed at each start has no time, and is only given more
+        # What is killed at each start has no time, and is only given more.
+        return None
     return shared_guards.warming_up(
         stage="updater", now=cluster.now, first_turn=cluster.first_turn, warm_up=cluster.settings.warm_up
     )
@@ -209,7 +210,8 @@ def _requirements(candidate: Candidate, _cluster: ClusterSituation) -> str | Non
     if vpa is None or not vpa.requirements or situation.recommended.reverted is not None or situation.unboosts:
         return None
     if candidate.rescue:
-        return None  # an owner who lets pods only shrink by eviction does not ask for a loop of kills
+        # An owner who lets pods only shrink by eviction does not ask for a loop of kills.
+        return None
     containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in situation.pod.fact.containers]
     advice = tuple(map(resource_lists.of_recommendation, situation.recommended.containers))
     return None if admitted(containers, advice, vpa.requirements) else f"VPA '{vpa.key}' has requirements that no container meets"
@@ -221,7 +223,8 @@ def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # upstream's updater does nothing at all without one
+    # Upstream's updater does nothing at all without a webhook; a resize in place needs none.
+    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM
     away = cluster.constraints.webhook_away(cluster_of(candidate.situation.workload))
     if away is None or candidate.situation.unboosts or not (candidate.action is Action.EVICT or upstream):
         return None
@@ -245,7 +248,7 @@ def _phase(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """The pod's spec already asks for what was planned last, so a candidate wants something else than what is being tried."""
+    # The pod's spec already asks for what was planned last, so that a candidate wants something else than what is being tried.
     state, situation = candidate.situation.pod.fact.resize, candidate.situation
     if candidate.action is Action.EVICT:
         if state is ResizeState.NONE or stuck(situation):
@@ -255,22 +258,28 @@ def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     elif state is ResizeState.NONE or (state is ResizeState.INFEASIBLE and situation.history.infeasible):
         return None
     elif cluster.settings.profile != UpdaterProfile.UPSTREAM and may_ask_again(situation):
-        return None  # upstream waits for a resize to end, whatever is recommended meanwhile
+        # Upstream waits for a resize to end, whatever is recommended meanwhile.
+        return None
     return f"a resize of the pod is {state.value}"
 
 
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.raises:
-        return None  # what is used more than expected is given at once
+        # What is used more than expected is given at once.
+        return None
     if candidate.situation.recommended.reverted is not None:
-        return None  # the revert was requested because of what was planned a short time ago
+        # The revert was requested because of what was planned a short time ago.
+        return None
     history = candidate.situation.history
     if set(candidate.situation.unboosts) - set(history.tried):
-        return None  # the end of a boost does not wait for other plans
+        # The end of a boost does not wait for other plans.
+        return None
     acted, killed = history.acted, candidate.situation.killed
-    lag = cluster.settings.interval * 1000  # in which the recommender may not have known of a kill yet
+    # For this long the recommender may not have known of a kill.
+    lag = cluster.settings.interval * 1000
     if candidate.rescue and acted is not None and killed is not None and times.to_ms(killed) > acted - lag:
-        return None  # what was planned last was not enough
+        # What was planned last was not enough.
+        return None
     return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 
@@ -291,7 +300,8 @@ def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     pod, planned = candidate.situation.pod.fact, changes(candidate.situation)[0]
     never = node_rooms.objection(pod, planned, cluster.rooms)
     if never is not None or cluster.free is None or not serves(pod):
-        return never  # a pod that serves nobody loses nothing while its successor waits
+        # A pod that serves nobody loses nothing while its successor waits.
+        return never
     return None if node_rooms.may_grow(pod, planned, cluster.rooms) else cluster.free.objection(pod, planned)
 
 

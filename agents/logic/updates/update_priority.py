@@ -90,6 +90,7 @@ def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Co
             scale_up |= target.milli > request.milli
             outside |= resource in lower and request.nano < lower[resource].nano
             outside |= resource in upper and request.nano > upper[resource].nano
+    # At least 1, because a pod may request nothing of a resource.
     shares = (_share(max(requested.get(resource, 0), 1), amount) for resource, amount in recommended.items())
     return UpdatePriority(outside, scale_up, sum(shares))
 
@@ -99,16 +100,16 @@ def quick_kill(kills: Iterable[RecentOomKill], quick: timedelta, counts: Callabl
     return any(kill.ran < quick and kill.ago < quick for kill in kills if counts(kill.container))
 
 
-def reasons(
-    found: UpdatePriority, *, age: timedelta | None, quick: bool, thresholds: UpdateThresholds
-) -> tuple[UpdateReason, ...]:
+def reasons(pod: UpdatePriority, *, age: timedelta | None, quick: bool, thresholds: UpdateThresholds) -> tuple[UpdateReason, ...]:
     """Why a pod is to be updated; empty if it is not. `age`: since its start; None if it has not started."""
-    if quick and found.difference == 0:
+    # As upstream: a kill of a pod that has all that is recommended changes nothing, not even one that is out of its bounds.
+    if quick and pod.difference == 0:
         return ()
-    old = age is not None and age >= thresholds.age and found.difference >= thresholds.difference
-    return _REASONS[found.outside, quick, old]
+    old = age is not None and age >= thresholds.age and pod.difference >= thresholds.difference
+    return _REASONS[pod.outside, quick, old]
 
 
+# Made once, because each pod is asked in each interval.
 _REASONS = {
     held: tuple(
         reason
@@ -133,7 +134,7 @@ def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirem
 
 def advice_for(container: str, advice: Iterable[Advice]) -> Advice | None:
     """The first advice for a container."""
-    return next((each for each in advice if each.container == container), None)
+    return next((advised for advised in advice if advised.container == container), None)
 
 
 def _share(requested: int, recommended: int) -> float:
@@ -143,7 +144,7 @@ def _share(requested: int, recommended: int) -> float:
 def _meets(container: Container, advised: Advice, requirement: EvictionRequirement) -> bool:
     """Whether any of its resources is to change the required way."""
     for resource in requirement.resources:
-        request, target = (found.get(resource) for found in (container.requests or {}, advised.target or {}))
+        request, target = (amounts.get(resource) for amounts in (container.requests or {}, advised.target or {}))
         change = (target.milli if target else 0) - (request.milli if request else 0)
         if change > 0 and requirement.change is ChangeRequirement.HIGHER:
             return True

@@ -1,9 +1,7 @@
 """Refusals: which guard holds back pods of a workload, and how many. Each is decided once, not in each interval.
 
 It is decided again when the guard comes back after it was gone for an hour, and when it holds back at least twice as many pods as
-before. So a roll-out of thousands of pods makes a few records, and neither alternating guards nor a fluctuating number makes
-more. What somebody has to put right is said again each half an hour while it lasts, so that `status` can tell what is and what
-was.
+before. So a roll-out of thousands of pods makes a few records, and neither alternating guards nor a varying number makes more.
 """
 
 from collections import Counter
@@ -38,27 +36,27 @@ class IntervalRefusals:
 
     def __init__(self, table: ObjectTable[RefusedPods]) -> None:
         self._table = table
-        self._found: dict[str, dict[str, Refusal]] = {}
+        self._refusals: dict[str, dict[str, Refusal]] = {}
         self._pods: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, situation: ClusterSituation, objection: Objection) -> None:
         """A pod is held back. The most urgent pods come first."""
         workload, guard = candidate.situation.workload, objection.guard
-        guards = self._found.get(workload)
-        if guards is None:
-            guards = self._found[workload] = {}
+        guards = self._refusals.setdefault(workload, {})
         if guard not in guards:
             guards[guard] = Refusal(candidate, situation, objection)
         self._pods[workload, guard] += 1
 
     def news(self, now: int) -> Iterator[Refusal]:
         """The refusals to decide in turn `now`; updates the table accordingly."""
-        for workload in [*self._found, *(key for key in list(self._table) if key not in self._found)]:
-            found = {
-                guard: replace(each, pods=self._pods[workload, guard]) for guard, each in self._found.get(workload, {}).items()
+        # Those of the table, too: a guard that holds nothing back any more has to be noted as gone.
+        for workload in [*self._refusals, *(key for key in list(self._table) if key not in self._refusals)]:
+            refusals = {
+                guard: replace(refusal, pods=self._pods[workload, guard])
+                for guard, refusal in self._refusals.get(workload, {}).items()
             }
             before = self._table.get(workload) or NONE_REFUSED
-            after, news = _news_of(before, found, now)
+            after, news = _news_of(before, refusals, now)
             if not after.guards:
                 self._table.remove(workload)
             elif after != before:
@@ -66,12 +64,13 @@ class IntervalRefusals:
             yield from news
 
 
-def _news_of(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
+def _news_of(before: RefusedPods, refusals: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
     """The new entry of a workload, and its refusals to decide now."""
-    gone = {name: before.gone.get(name, now) for name in before.guards if name not in found}
+    gone = {name: before.gone.get(name, now) for name in before.guards if name not in refusals}
     guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
-    due = {name for name in found if name in LASTING and now - before.said.get(name, 0) >= SAID_AGAIN}
-    news = [refusal for name, refusal in found.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)]
+    # What somebody has to put right is said again while it lasts, so that `status` can tell what is from what was.
+    due = {name for name in refusals if name in LASTING and now - before.said.get(name, 0) >= SAID_AGAIN}
+    news = [refusal for name, refusal in refusals.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)]
     guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
     said = {**before.said, **{refusal.objection.guard: now for refusal in news if refusal.objection.guard in LASTING}}
     kept = {name: at for name, at in said.items() if name in guards}

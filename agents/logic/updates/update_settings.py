@@ -106,8 +106,8 @@ class UpdateSettings:
 
     def governed_by(self, guards: GuardOverrides) -> "UpdateSettings":
         """The settings for workloads whose policy says this of the guards, with what the profile makes of them."""
-        found = replace(self, **said) if (said := dict[str, Any](guards.said)) else self
-        return _upstream(found) if found.profile == UpdaterProfile.UPSTREAM else found
+        settings = replace(self, **overrides) if (overrides := dict[str, Any](guards.said)) else self
+        return _upstream(settings) if settings.profile == UpdaterProfile.UPSTREAM else settings
 
     @property
     def in_force(self) -> "UpdateSettings":
@@ -140,31 +140,31 @@ class SettingsCache:
 
     def __init__(self, settings: UpdateSettings) -> None:
         self._settings, self.own = settings, settings.in_force
-        self._found: dict[GuardOverrides, UpdateSettings] = {NO_OVERRIDES: self.own}
+        self._of: dict[GuardOverrides, UpdateSettings] = {NO_OVERRIDES: self.own}
 
     def of(self, guards: GuardOverrides) -> UpdateSettings:
         """The settings for workloads whose policy says this of the guards."""
-        found = self._found.get(guards)
-        if found is None:
-            if len(self._found) >= _REMEMBERED:
-                self._found = {NO_OVERRIDES: self.own}
-            found = self._found[guards] = self._settings.governed_by(guards)
-        return found
+        settings = self._of.get(guards)
+        if settings is None:
+            # Policies come and go, and only the present ones are worth their memory.
+            if len(self._of) >= _REMEMBERED:
+                self._of = {NO_OVERRIDES: self.own}
+            settings = self._of[guards] = self._settings.governed_by(guards)
+        return settings
 
 
 _REMEMBERED = 1000
 
 
+# Cached, because they are asked for each pod, some of them several times.
 @lru_cache(maxsize=_REMEMBERED)
 def _disruption(least: int, tolerance: Fraction, waits: tuple[Seconds, Seconds], *, skips: bool, strict: bool) -> DisruptionRules:
-    """Asked for each pod several times."""
-    deferred, in_progress = (timedelta(seconds=each) for each in waits)
+    deferred, in_progress = (timedelta(seconds=seconds) for seconds in waits)
     return DisruptionRules(least, tolerance, skips, deferred, in_progress, strict)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _thresholds(difference: Fraction, lifetime: Seconds) -> UpdateThresholds:
-    """Asked for each pod."""
     return UpdateThresholds(difference, timedelta(seconds=lifetime))
 
 

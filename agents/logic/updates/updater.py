@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
@@ -82,6 +83,7 @@ class Updater(PartedState):
         self.turns.upsert("", replace(taken, turn=turn.number))
         due = self.clusters.boost_ends.due(taken.turn, turn.number, self.clusters.pods, self._boost_ends)
         interval = int(self.settings.interval * 1000)
+        # Intervals are counted from the epoch, so that a restart or another partition does not move them.
         if turn.number // interval == taken.turn // interval:
             due |= self.clusters.killed()
             return self._between(turn, due) if due else []
@@ -96,14 +98,12 @@ class Updater(PartedState):
         return () if policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
 
     def _between(self, turn: Turn, due: Collection[str]) -> list[Decided]:
-        """Change pods between two intervals: those whose startup boost ends, and those that are killed for lack of memory.
-
-        A container that dies soon after each start is killed several times in an interval. Pods that a guard holds back wait for
-        the next one.
-        """
+        """Change pods between two intervals: those whose startup boost ends, and those that are killed for lack of memory."""
+        # A container that dies soon after each start is killed several times in an interval. Pods that a guard holds back wait
+        # for the next one, which says why.
         start = self._interval_start(turn.number)
         self.missing.note(turn.number)
-        return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
+        return [decision for cluster in self.candidates(due=due, since=start) for decision in self._plan(turn, cluster, None)]
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on."""
@@ -146,9 +146,9 @@ class Updater(PartedState):
         decided: list[Decided] = []
         for cluster in self.candidates():
             decided += self._plan(turn, cluster, refusals)
-        for each in refusals.news(turn.number):
-            refusal = plan_builder.refusal(each, turn, self.partition)
-            decided.append(plan_builder.decided(refusal, each.candidate, each.situation))
+        for news in refusals.news(turn.number):
+            refusal = plan_builder.refusal(news, turn, self.partition)
+            decided.append(plan_builder.decided(refusal, news.candidate, news.situation))
         return decided
 
     @property
@@ -174,11 +174,11 @@ class Updater(PartedState):
         for cluster, names in workloads.items():
             now = taken.turn
             loud = (workload for workload in names if self._is_loud(workload, now, concerns))
-            found = [candidate for workload in loud for candidate in self._candidates(workload, now, fresh=fresh)]
+            candidates = [candidate for workload in loud for candidate in self._candidates(workload, now, fresh=fresh)]
             if due is not None:
-                urgent = (each for each in found if each.situation.unboosts or each.rescue)
-                found = [each for each in urgent if each.situation.pod.fact.pod.uid in due]
-            if found:
+                urgent = (candidate for candidate in candidates if candidate.situation.unboosts or candidate.rescue)
+                candidates = [candidate for candidate in urgent if candidate.situation.pod.fact.pod.uid in due]
+            if candidates:
                 counts = {workload: self._count(workload) for workload in names}
                 begun = OpenPlans() if fresh else self._count_plans(counts, now)
                 total, namespaces = Headcount(), dict[str, Headcount]()
@@ -186,14 +186,14 @@ class Updater(PartedState):
                 for workload, count in (*counts.items(), *absent):
                     total.add(count)
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
-                found.sort(key=lambda each: each.order)
+                candidates.sort(key=attrgetter("order"))
                 situation = self._situation(taken, cluster, total, planned=self._planned(cluster, since))
                 situation = replace(situation, free=self._free(cluster, None if fresh else now))
-                concerned = {each.situation.workload for each in found}
+                concerned = {candidate.situation.workload for candidate in candidates}
                 yield ClusterCandidates(
                     cluster,
                     situation,
-                    found,
+                    candidates,
                     counts,
                     namespaces,
                     self.clusters.evictions,
@@ -261,17 +261,17 @@ class Updater(PartedState):
 
     def _targets(self, pod: PodRecord) -> PlannedRequests:
         """What a pod's successor will request."""
-        return {name: each.target for name, each in (self.advised(pod) or {}).items()}
+        return {name: container.target for name, container in (self.advised(pod) or {}).items()}
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals | None) -> Iterator[Decided]:
         """Plan for the pods that no guard holds back; the others go to the refusals."""
-        for each, situation, objection in cluster.judged():
+        for candidate, situation, objection in cluster.judged():
             if objection is None:
-                plan = plan_builder.plan(each, situation, turn, self.partition)
-                self._remember(each, plan)
-                yield plan_builder.decided(plan, each, situation)
+                plan = plan_builder.plan(candidate, situation, turn, self.partition)
+                self._remember(candidate, plan)
+                yield plan_builder.decided(plan, candidate, situation)
             elif refusals is not None:
-                refusals.add(each, situation, objection)
+                refusals.add(candidate, situation, objection)
 
     def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
@@ -308,11 +308,9 @@ class Updater(PartedState):
         return count
 
     def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> OpenPlans:
-        """Count the pods with an open plan that stops a container: those that run, and those that go because of it.
-
-        As in upstream, a resize that stops no container only counts in the interval in which it is planned: however long the
-        kubelet defers it, its pod serves, and others need not wait.
-        """
+        """Count the pods with an open plan that stops a container: those that run, and those that go because of it."""
+        # As in upstream, a resize that stops no container only counts in the interval in which it is planned: however long the
+        # kubelet defers it, its pod serves, and others need not wait.
         plans, leaving = OpenPlans(), Counter[tuple[str, str]]()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
@@ -320,16 +318,19 @@ class Updater(PartedState):
                 continue
             workload, serving = pod.fact.workload.key, eviction_tolerance.serves(pod.fact)
             group = workload, pod.fact.controller
-            if pod.fact.leaving:  # a pod that leaves no longer belongs to its group, and it may take long
+            if pod.fact.leaving:
+                # A pod that leaves no longer belongs to its group, and it may take long.
                 leaving[group] += history.plan is not None and now <= history.plan.expires
             else:
                 plans.groups[group] += 1
                 plans.down[group] += not serving
                 counts[workload].acting += serving
                 counts[workload].down -= not serving
-            if history.plan is not None and not history.plan.done:  # of one that is done the budgets themselves say so
+            if history.plan is not None and not history.plan.done:
+                # Of one that is done the budgets themselves say so.
                 plans.stopping.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
-        for (workload, controller), count in leaving.items():  # those that are missed already count once
+        for (workload, controller), count in leaving.items():
+            # Those that their controller misses count already.
             counts[workload].acting += max(0, count - self.missing.groups(workload)[controller].missing)
         return plans
 

@@ -20,10 +20,9 @@ class TurnsTaken:
 
 @dataclass(frozen=True, slots=True)
 class PlansMade:
-    """How many evictions and resizes were planned for a cluster in the interval that began with the turn `since`.
+    """How many evictions and resizes were planned for a cluster in the interval that began with the turn `since`."""
 
-    Counts, as what is known of a pod is forgotten with it: an evicted pod may be gone before its interval is over.
-    """
+    # Counts and not pods: what is known of a pod is forgotten with it, and an evicted one may be gone before its interval ends.
 
     since: int
     evictions: int = 0
@@ -64,13 +63,14 @@ class PodFactTurns:
 
     def pod_seen(self, cluster: str, turn: int) -> None:
         """There is a fact about a pod of a cluster."""
-        known = self.table.get(cluster) or LastPodFact(turn)
-        self.table.upsert(cluster, replace(known, seen=turn))
+        last = self.table.get(cluster) or LastPodFact(turn)
+        self.table.upsert(cluster, replace(last, seen=turn))
 
     def ingest_reports(self, turn: Turn) -> None:
-        """Take in the reports of sources. Every partition hears of those of all clusters, and has the pods of its own."""
+        """Take in the reports of sources."""
         for recorded in turn.of("cluster-changes"):
             event = recorded.event
-            known = self.table.get(event.cluster) if isinstance(event, SourceReported) else None
-            if isinstance(event, SourceReported) and known is not None and "pod-changes" in event.sees:
-                self.table.upsert(event.cluster, replace(known, reported=turn.number))
+            # Every partition hears of the sources of all clusters, and has pods of its own clusters only.
+            last = self.table.get(event.cluster) if isinstance(event, SourceReported) else None
+            if isinstance(event, SourceReported) and last is not None and "pod-changes" in event.sees:
+                self.table.upsert(event.cluster, replace(last, reported=turn.number))

@@ -38,8 +38,8 @@ class RevertRecord:
 
     def recommendation(self, now: int) -> NewestRecommendation:
         """What is to be put back, in the form of a recommendation, which never becomes stale."""
-        asked = self.event.requests.items()
-        containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name, amounts in asked)
+        former = self.event.requests.items()
+        containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name, amounts in former)
         return NewestRecommendation("", now, self.event.at, self.place, containers, reverted=self.event)
 
 
@@ -100,10 +100,8 @@ class PodHistory:
         return replace(self, plan=None, refused=RefusedResize(now, reason, count))
 
     def has_plan(self, now: int) -> bool:
-        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out.
-
-        A pod whose eviction the cluster accepted goes, however late we are told of it.
-        """
+        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
+        # A pod whose eviction the cluster accepted goes, however late we are told of it.
         return self.plan is not None and (now <= self.plan.expires or (self.plan.done and self.plan.action is Action.EVICT))
 
     @property

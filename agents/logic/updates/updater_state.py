@@ -108,6 +108,7 @@ class UpdaterState:
             if isinstance(part, DeferredRecords):
                 self.changed.keys.update(part.subjects)
                 self._touched.update(part.subjects)
+                # Entered when somebody asks for them, because others may replace them before.
                 self._deferred.update(zip(part.subjects, ((part, position) for position in range(len(part))), strict=True))
             else:
                 self._ingest_recommendation(part)
@@ -117,10 +118,8 @@ class UpdaterState:
                 self._ingest_outcome(recorded.event, turn.number)
 
     def killed(self) -> set[str]:
-        """The pods that were killed for lack of memory and may be helped now: this turn has something new of their workloads.
-
-        It rests on the state and on this turn's records alone, so a restart changes nothing.
-        """
+        """The pods that were killed for lack of memory and may be helped now: this turn has something new of their workloads."""
+        # From the state and this turn's records alone, so that a restart changes nothing.
         killed = self.index.killed
         return {uid for workload in self._touched & killed.keys() for uid in killed[workload]} if killed else set()
 
@@ -129,9 +128,9 @@ class UpdaterState:
         deferred, pods = self._deferred, self.pods_of
         for workload in [key for key in deferred if key not in pods]:
             self.recommendation(workload)
-        old = [key for key, known in self.recommended.items() if known.turn < before and key not in pods and key not in deferred]
-        for key in old:
-            self.recommended.remove(key)
+        for key, recommendation in list(self.recommended.items()):
+            if recommendation.turn < before and key not in pods and key not in deferred:
+                self.recommended.remove(key)
 
     def wanted(self, workload: str, now: int) -> NewestRecommendation | None:
         """What the pods of a workload should request: the former amounts during a revert, else the recommended ones."""
@@ -188,10 +187,12 @@ class UpdaterState:
         self._touched.add(event.workload.key)
         if event.leaving:
             self._note_leaving(uid, event.workload, now)
+        # Without labels, which are kept once for the workload, as far as budgets select by them.
         pod = PodRecord(replace(event, labels={}), place)
         if uid not in self.pods and event.workload.key in self.evictions:
             self._successors.append(pod)
-        self._remove_from_index(uid)  # the source may have found a better owner since
+        # The source may have found a better owner since.
+        self._remove_from_index(uid)
         self.constraints.budgets.note_labels(event.workload.key, event.labels)
         self.index.add(pod)
         self._count_again(event.workload.key)
@@ -217,7 +218,8 @@ class UpdaterState:
         self._successors.clear()
 
     def _note_leaving(self, uid: str, workload: Workload, now: int) -> None:
-        """A pod goes that is to be evicted. Its successor may be there before the outcome, and the pod gone by then."""
+        """Note the eviction of a pod that leaves, if there is a plan for it."""
+        # Its successor may be there before the outcome, and the pod gone by then.
         history, control = self.histories.get(uid), self.control.get(workload.cluster)
         if history is None or history.plan is None or not (history.to_evict and history.has_plan(now)):
             return
@@ -225,8 +227,9 @@ class UpdaterState:
             self._note_eviction(workload.key, history, history.plan.expect, now)
 
     def _note_eviction(self, workload: str, history: PodHistory, expect: Mapping[str, Amounts], now: int) -> None:
-        """From now on a new pod is judged. What was found since the plan was made stays found."""
+        """From now on a new pod is judged."""
         noted = self.evictions.get(workload)
+        # The same eviction is told of by the pod and by its outcome, and a verdict in between must stay.
         if noted is None or history.acted is None or noted.at < history.acted:
             self._count_again(workload)
             before = PodsBefore() if history.plan is None else history.plan.before
@@ -234,20 +237,20 @@ class UpdaterState:
             self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=vain))
 
     def _remove_pod(self, uid: str, now: int) -> None:
-        known = self.pods.get(uid)
-        if known is not None:
-            self._note_leaving(uid, known.fact.workload, now)
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self._note_leaving(uid, pod.fact.workload, now)
         self._remove_from_index(uid)
         self.pods.remove(uid)
         self.histories.remove(uid)
 
     def _remove_from_index(self, uid: str) -> None:
         """Take a pod out of its workload's. The index is built from the table, so this comes before the table changes."""
-        known, index = self.pods.get(uid), self.index
-        if known is not None:
-            self._count_again(known.fact.workload.key)
-            if index.remove(known):
-                self.constraints.budgets.forget(known.fact.workload.key)
+        pod, index = self.pods.get(uid), self.index
+        if pod is not None:
+            self._count_again(pod.fact.workload.key)
+            if index.remove(pod):
+                self.constraints.budgets.forget(pod.fact.workload.key)
 
     def recommendation(self, workload: str) -> NewestRecommendation | None:
         """The newest recommendation of a workload."""
@@ -263,7 +266,7 @@ class UpdaterState:
             self.recommendation(workload)
 
     def _ingest_recommendation(self, recorded: Recorded) -> None:
-        """Take a recommendation in, after all that came before it."""
+        # After all that came before it.
         if self._deferred:
             self.enter_recommendations()
         self._enter_recommendation(recorded)
@@ -272,10 +275,12 @@ class UpdaterState:
         event = recorded.event
         if not isinstance(event, RequestsRecommended):
             return
-        key, turn = event.workload.key, times.nearest_ms(event.at)  # the time of a decision is the time of its turn
-        known = self.recommended.get(key)
+        # The time of a decision is the time of its turn.
+        key, turn = event.workload.key, times.nearest_ms(event.at)
+        former = self.recommended.get(key)
         self.changed.keys.add(key)
-        if known is None or turn > known.turn:
+        # After a restart the recommender may publish a turn again that it had published before.
+        if former is None or turn > former.turn:
             newest = NewestRecommendation(
                 event.id, turn, event.at, recorded.place, tuple(map(ordered_container, event.containers))
             )
@@ -303,6 +308,7 @@ class UpdaterState:
         elif event.action is Action.RESIZE and event.detail in _REFUSALS:
             history = history.without_resize(event.reason, now)
         elif event.action is Action.EVICT and event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND:
+            # Somebody's webhook denied it, and would deny the next one: pause as after an eviction in vain.
             noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, plan.expect)
             self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))
             history = replace(history, plan=None)

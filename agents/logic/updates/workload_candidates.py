@@ -52,28 +52,26 @@ class CandidateSearch:
             self.quiet.enter(key, NEVER)
             return []
         workload = _Workload(now, key, policy, self._advice(key, recommended, policy, settings), settings, history)
-        found, until = list[Candidate](), NEVER
+        candidates, until = list[Candidate](), NEVER
         for uid, pod in sorted(self.clusters.pods_of[key].items()):
             if not eviction_tolerance.is_there(pod.fact):
                 continue
-            each, calm = self._boosted(workload, uid, pod) if pod.fact.boosted else self._plain(workload, uid, pod)
+            urgent, calm = self._boosted(workload, uid, pod) if pod.fact.boosted else self._plain(workload, uid, pod)
             until = min(until, calm)
-            if each is not None:
-                found.append(each)
+            if urgent is not None:
+                candidates.append(urgent)
         self.quiet.enter(key, until)
-        return found
+        return candidates
 
     def advised(self, pod: PodRecord, settings: UpdateSettings) -> Mapping[str, ContainerRecommendation] | None:
         """What is recommended for a pod, by container, as admission gives it; None where nothing is."""
         key = pod.fact.workload.key
         policy = self.clusters.policies.of(key)
         advice = None if policy is None else self._advice(key, self.clusters.recommendation(key), policy, settings)
-        found = None if advice is None else advice.reduced(self.advice.shape(pod))
-        return (
-            None
-            if found is None or found.fault
-            else {container.container: container for container in found.recommended.containers}
-        )
+        reduced = None if advice is None else advice.reduced(self.advice.shape(pod))
+        if reduced is None or reduced.fault:
+            return None
+        return {container.container: container for container in reduced.recommended.containers}
 
     def _advice(
         self, key: str, recommended: NewestRecommendation | None, policy: PolicyRecord, settings: UpdateSettings
@@ -94,6 +92,7 @@ class CandidateSearch:
         whole = advice.of(shape)
         views, now = (whole, advice.uncapped(shape)) if whole.caps else (whole,), workload.now
         calms = (calm_until(pod, view.recommended, view.priority, workload.settings, now) for view in views)
+        # An HPA may go at any time, and no fact of that wakes a workload.
         calm = 0 if advice.left else min(calms)
         history = workload.history(uid) if calm <= workload.now else NO_HISTORY
         if calm > workload.now or history.has_plan(workload.now):
@@ -109,28 +108,28 @@ class CandidateSearch:
             scaled=self._scaled(workload),
             successor=partial(self._successor, advice, pod.fact),
         )
-        found = without(situation, advice.reduced(shape), advice.left) if advice.left else candidate(situation)
-        if found is None and whole.caps:
-            found = held_by_caps(situation, advice.uncapped(shape), whole.caps)
-        return found, calm
+        chosen = without(situation, advice.reduced(shape), advice.left) if advice.left else candidate(situation)
+        if chosen is None and whole.caps:
+            chosen = held_by_caps(situation, advice.uncapped(shape), whole.caps)
+        return chosen, calm
 
     def _boosted(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
         """The same of a pod that was given a startup boost: while it lasts, the pod is left alone."""
         history = workload.history(uid)
-        found = startup_boosts.boosted(pod.fact, history, workload.policy, workload.now)
-        if found is None:
+        boost = startup_boosts.boosted(pod.fact, history, workload.policy, workload.now)
+        if boost is None:
             return self._plain(workload, uid, pod)
         if history.has_plan(workload.now):
             return None, 0
-        lowered = startup_boosts.without_boosts(found.over, pod, workload.policy, self._unreverted(workload, pod), workload.now)
+        lowered = startup_boosts.without_boosts(boost.over, pod, workload.policy, self._unreverted(workload, pod), workload.now)
         if lowered is not None:
-            names = tuple(each.name for each in found.over)
+            names = tuple(container.name for container in boost.over)
             settings, now = workload.settings, workload.now
             scaled = self._scaled(workload)
             return candidate(PodSituation(now, workload.key, pod, lowered, workload.policy, history, settings, names, scaled)), 0
-        if found.over and found.next is None:
+        if boost.over and boost.next is None:
             return self._plain(workload, uid, pod)
-        return None, NEVER if found.next is None else found.next
+        return None, NEVER if boost.next is None else boost.next
 
     def _successor(self, advice: WorkloadAdvice, fact: PodChanged) -> PodAdvice:
         return advice.reduced(self.advice.shape_of(successor_amounts.unpatched(fact)))
@@ -144,5 +143,5 @@ class CandidateSearch:
         if advice is None or advice.recommended.reverted is not None:
             return None
         shape = self.advice.shape(pod)
-        found = advice.reduced(shape) if advice.left else advice.of(shape)
-        return None if found.fault else found
+        pod_advice = advice.reduced(shape) if advice.left else advice.of(shape)
+        return None if pod_advice.fault else pod_advice

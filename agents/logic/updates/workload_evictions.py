@@ -40,12 +40,13 @@ class WorkloadEviction:
     vain: int = 0
 
     def judge(self, fault: str, now: int) -> "WorkloadEviction":
-        """With what a new pod showed. Of an eviction that was followed by several pods with a fault, one counts."""
+        """With what a new pod showed."""
+        # Of an eviction that was followed by several pods with a fault, one counts.
         again = self.judged is not None and bool(self.fault)
         return replace(self, judged=now, fault=fault, vain=self.vain + (not again) if fault else 0)
 
     def denied(self, pod: str, reason: str, now: int) -> "WorkloadEviction":
-        """With an eviction that the API server denied, such as by an operator's webhook: that of the next pod would be, too."""
+        """With an eviction that the API server denied, such as for an operator's webhook, which would deny the next one, too."""
         return replace(self, judged=now, fault=f"pod '{pod}' could not be evicted: {reason}", vain=self.vain + 1)
 
     def pause(self, first: float) -> float:
@@ -55,18 +56,22 @@ class WorkloadEviction:
 
 def fault(pod: PodChanged, evicted: WorkloadEviction, targets: Mapping[str, ContainerRecommendation]) -> str:
     """What is wrong with a new pod's requests; empty if nothing is. `targets` is what admission would give it, by container."""
-    name, boosted = pod.pod.name, {each.name for each in pod.boosted}
+    name, boosted = pod.pod.name, {container.name for container in pod.boosted}
     seen = {c.name: c.requests for c in pod.containers if c.name in evicted.expect}
     if seen == evicted.expect and not boosted:
         return f"pod '{name}' came back as the evicted one was: nothing changes the requests of new pods"
-    if all(each in targets and _within(targets[each], asked, boosted=each in boosted) for each, asked in seen.items()):
+    if all(
+        container in targets and _within(targets[container], requests, boosted=container in boosted)
+        for container, requests in seen.items()
+    ):
         return ""
     return f"pod '{name}' came back with requests that nobody recommended: somebody else changes them"
 
 
 def _within(recommended: ContainerRecommendation, asked: Amounts, *, boosted: bool) -> bool:
-    """Whether requests lie within the bounds of a recommendation; the CPU of a boosted container lies above them."""
+    """Whether requests lie within the bounds of a recommendation."""
     low, high = recommended.lower, recommended.upper
+    # The CPU of a boosted container lies above them by design.
     memory = (low.memory, asked.memory, high.memory)
     bounds = (memory,) if boosted else ((low.cpu, asked.cpu, high.cpu), memory)
     return all(
