@@ -233,4 +233,4 @@ class ScalerSettings:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(each for one in text.split(",") if (each := one.strip()))
+    return tuple(key for part in text.split(",") if (key := part.strip()))

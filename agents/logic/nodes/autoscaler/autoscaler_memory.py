@@ -80,9 +80,10 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         leaving=tuple(state.leaving),
         since=dict(state.since),
         backoff=dict(state.backoff.entries),
-        unneeded={name: one.since for name, one in down.unneeded.items()},
+        unneeded={name: node.since for name, node in down.unneeded.items()},
         failed=dict(down.failed),
         looked=down.looked,
+        # JSON has no infinity.
         interval=None if down.interval == NEVER else down.interval,
         given_up=dict(state.given_up),
         late=tuple(sorted(state.late)),
@@ -95,5 +96,6 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
 
 
 def _unneeded(name: str, since: float) -> UnneededNode:
-    """A node with only its timer; the next look finds everything else."""
+    """A node with only its timer."""
+    # The next look finds everything else, and a checkpoint with all simulated moves would be large.
     return UnneededNode(NodeRow(-1, SchedulingNode(name), "", (), since), since, DrainedNode(), risky=False)

@@ -139,17 +139,17 @@ class ClusterStateRegistry:
 
     def scale_up(self, group: str, delta: int, now: float) -> None:
         """Note that a group was asked to grow, or (negative) that fewer of its nodes are awaited."""
-        known = self.requests.get(group)
+        request = self.requests.get(group)
         until = now + self.provision.get(group, self.settings.max_provision)
-        if known is None:
+        if request is None:
             if delta > 0:
                 self.requests[group] = ScaleUpRequest(delta, now, until)
-        elif known.increase + delta <= 0:
+        elif request.increase + delta <= 0:
             del self.requests[group]
         elif delta > 0:
-            self.requests[group] = ScaleUpRequest(known.increase + delta, now, until)
+            self.requests[group] = ScaleUpRequest(request.increase + delta, now, until)
         else:
-            self.requests[group] = ScaleUpRequest(known.increase + delta, known.since, known.until)
+            self.requests[group] = ScaleUpRequest(request.increase + delta, request.since, request.until)
 
     def scale_down(self, group: str, now: float) -> None:
         """Note that one node of a group is being deleted."""
@@ -164,9 +164,9 @@ class ClusterStateRegistry:
     def update(self, look: RegistrySnapshot, now: float) -> list[FailedScaleUp]:
         """Take a snapshot in; returns the scale-ups that have failed."""
         errors: dict[str, dict[str, ScaleUpFailure]] = {}
-        for one in look.unregistered:
-            if one.error is not None:
-                errors.setdefault(one.group, {})[one.name] = one.error
+        for instance in look.unregistered:
+            if instance.error is not None:
+                errors.setdefault(instance.group, {})[instance.name] = instance.error
         before, self.creation_errors = self.creation_errors, errors
         self._classify(look, now)
         self._set_ranges(look.targets)
@@ -181,10 +181,8 @@ class ClusterStateRegistry:
         return failed
 
     def _fail_starts(self, now: float) -> None:
-        """An instance that never became a node, or a new node that never became ready, is a failed scale-up of its group.
-
-        Else the same group would be chosen for the same pods for ever, however many others would take them.
-        """
+        """An instance that never became a node, or a new node that never became ready, is a failed scale-up of its group."""
+        # Else the same group would be chosen for the same pods for ever, however many others would take them.
         late = {name for mine in self.groups.values() for name in mine.long_unregistered}
         starting = {name for mine in self.groups.values() for name in mine.not_started}
         for group, mine in self.groups.items() if self.settings.by_group else ():
@@ -199,19 +197,20 @@ class ClusterStateRegistry:
         self.late, self.starting = frozenset(late), frozenset(starting)
 
     def _give_up(self, targets: Mapping[str, int], now: float) -> None:
-        """After a failure nobody waits for what the cloud has not made so far; what it makes nevertheless counts again."""
+        """Stop waiting for what the cloud has not made so far, after a failure."""
         given_up = {}
         for group, target in targets.items():
             undelivered = max(target - self.groups.get(group, NodeReadiness()).delivered, 0)
             entry = self.backoff.entries.get(group)
             fresh = entry is not None and entry.failed + FACTS_LATE >= now
+            # What it makes nevertheless counts again.
             number = undelivered if fresh else min(self.given_up.get(group, 0), undelivered)
             if number:
                 given_up[group] = number
         self.given_up = given_up
 
     def _await_others(self, now: float) -> None:
-        """A size that somebody else has set is a scale-up like ours: its nodes are awaited, and given up after the same time."""
+        """Await the nodes of sizes that somebody else has set, and give them up after the same time as ours."""
         for group in self.ranges:
             coming = self._missing(group) - self.given_up.get(group, 0)
             if coming > 0 and group not in self.requests:
@@ -227,24 +226,25 @@ class ClusterStateRegistry:
         self.groups, self.total = {}, NodeReadiness()
         for node in look.nodes:
             mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, NodeReadiness())]
-            for one in mine:
-                one.registered.append(node.name)
-                self._class_of(node, one, now).append(node.name)
-        waiting = [one for one in look.unregistered if not one.deleting and one.error is None]
-        self.since = {one.name: self.since.get(one.name, now) for one in waiting}
+            for readiness in mine:
+                readiness.registered.append(node.name)
+                self._class_of(node, readiness, now).append(node.name)
+        waiting = [instance for instance in look.unregistered if not instance.deleting and instance.error is None]
+        self.since = {instance.name: self.since.get(instance.name, now) for instance in waiting}
         for instance in waiting:
             late = self.since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
-            for one in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
-                (one.long_unregistered if late else one.unregistered).append(instance.name)
+            for readiness in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
+                (readiness.long_unregistered if late else readiness.unregistered).append(instance.name)
 
-    def _class_of(self, node: NodeRow, one: NodeReadiness, now: float) -> list[str]:
+    def _class_of(self, node: NodeRow, readiness: NodeReadiness, now: float) -> list[str]:
         if node.gone:
-            return one.deleted
+            return readiness.deleted
         if node.suspended:
-            return one.suspended
-        if node.ready and not node.node.unschedulable:  # as upstream has it, a cordoned node is not ready
-            return one.ready
-        return one.not_started if node.created + self.settings.max_startup > now else one.unready
+            return readiness.suspended
+        # As upstream has it, a cordoned node is not ready.
+        if node.ready and not node.node.unschedulable:
+            return readiness.ready
+        return readiness.not_started if node.created + self.settings.max_startup > now else readiness.unready
 
     def _set_ranges(self, targets: Mapping[str, int]) -> None:
         leaving: dict[str, int] = {}
@@ -252,6 +252,7 @@ class ClusterStateRegistry:
             leaving[group] = leaving.get(group, 0) + 1
         self.ranges = {}
         for group, target in targets.items():
+            # A group is not unhealthy for want of nodes that everybody knows not to come.
             least = target - len(self.groups.get(group, NodeReadiness()).long_unregistered)
             if self.settings.by_group:
                 least -= self.given_up.get(group, 0)
@@ -270,6 +271,7 @@ class ClusterStateRegistry:
                 self.fail(group, failure, now)
                 failed.append(FailedScaleUp(group, failure, request.increase))
                 del self.requests[group]
+        # The cloud lowers the target at once and the node goes later, so that for a while there is one too many.
         self.leaving = [(group, until) for group, until in self.leaving if until > now]
         return failed
 
@@ -297,9 +299,10 @@ class ClusterStateRegistry:
             registered, target = len(mine.registered), self.ranges[group].target
             coming = len(mine.unregistered) + len(mine.long_unregistered)
             if registered > target or registered < target - coming:
-                known = self.wrong.get(group)
-                same = known is not None and (known.registered, known.expected) == (registered, target)
-                wrong[group] = known if same and known is not None else WrongSize(registered, target, now)
+                before = self.wrong.get(group)
+                same = before is not None and (before.registered, before.expected) == (registered, target)
+                # The time begins anew with other numbers: nodes that come late come one by one.
+                wrong[group] = before if same and before is not None else WrongSize(registered, target, now)
         self.wrong = wrong
 
     # What follows
@@ -346,9 +349,9 @@ class ClusterStateRegistry:
 
     def oversized(self, now: float) -> dict[str, int]:
         """Groups whose target has been too high for too long, with the (negative) change that sets it right."""
-        found = {}
-        for group, one in self.wrong.items():
-            late = one.since + self.provision.get(group, self.settings.max_provision) < now
-            if late and one.expected > one.registered:
-                found[group] = one.registered - one.expected
-        return found
+        changes = {}
+        for group, size in self.wrong.items():
+            late = size.since + self.provision.get(group, self.settings.max_provision) < now
+            if late and size.expected > size.registered:
+                changes[group] = size.registered - size.expected
+        return changes

@@ -39,9 +39,10 @@ def columns(world: NodeDecisionInputs, settings: PendingSettings) -> ScheduledCl
     cluster = ScheduledCluster(world.namespaces)
     cluster.add_all([node.node for node in world.nodes])
     shares: dict[PodNature, dict[int, int]] = {}
-    for row, one in enumerate(world.nodes):
-        cluster.open[row] &= one.deleting is None and not one.incomplete
-        for nature, number in Counter(map(pending_pods.NATURE, one.pods)).items():
+    for row, node in enumerate(world.nodes):
+        cluster.open[row] &= node.deleting is None and not node.incomplete
+        # By nature, because pods are many and their kinds are few.
+        for nature, number in Counter(map(pending_pods.NATURE, node.pods)).items():
             shares.setdefault(nature, {})[row] = number
     for nature, counts in shares.items():
         if not pending_pods.expendable(nature, settings):

@@ -47,6 +47,7 @@ def decide(  # noqa: PLR0913  # what is known, and what is asked, by keyword
     decided = NodeDecisions()
     for step in STEPS:
         decided = step(auto, picture, decided)
-        if decided.halted:  # the state of the cluster itself cannot be believed; the trouble of a group never comes here
+        # The state of the cluster itself cannot be believed; the trouble of a group never comes here.
+        if decided.halted:
             break
     return decided

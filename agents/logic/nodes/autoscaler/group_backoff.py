@@ -39,21 +39,20 @@ class Backoff:
         self.entries: dict[str, BackoffEntry] = {}
 
     def fail(self, key: str, failure: ScaleUpFailure, now: float) -> float:
-        """Note a failure; the answer is when the key may be tried again.
-
-        A failure inside a backoff starts it again with the same length; only one after its end doubles it.
-        """
-        known = self.entries.get(key)
+        """Note a failure; the answer is when the key may be tried again."""
+        entry = self.entries.get(key)
         duration = self.settings.first
-        if known is not None:
-            duration = min(2 * known.duration, self.settings.longest) if known.until < now else known.duration
+        if entry is not None:
+            # Several failures may follow from one try, and only one after the end of the backoff makes the next one
+            # longer.
+            duration = min(2 * entry.duration, self.settings.longest) if entry.until < now else entry.duration
         self.entries[key] = BackoffEntry(duration, now + duration, now, failure)
         return now + duration
 
     def of(self, key: str, now: float) -> ScaleUpFailure | None:
-        """What a key is backed off for, or None if it may be tried. Its last moment still counts."""
-        known = self.entries.get(key)
-        return None if known is None or known.until < now else known.failure
+        """What a key is backed off for, or None if it may be tried."""
+        entry = self.entries.get(key)
+        return None if entry is None or entry.until < now else entry.failure
 
     def remove(self, key: str) -> None:
         """Forget a key."""

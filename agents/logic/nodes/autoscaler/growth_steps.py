@@ -54,9 +54,11 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
     world, cluster, now, settings = picture.world, picture.cluster, picture.now, auto.settings
     start = cluster.size
     for group in world.groups:
+        # Nodes that are on their way take pods, too, or the same pods would let a group grow in each look.
         for _node in range(auto.state.upcoming(group.name, now) if group.template is not None else 0):
             node_estimator.add(cluster, group.template)
     fled = [world.successor(pod) for node in world.nodes if node.draining for pod in node.pods if recreated(pod)]
+    # A pod with rules between pods costs a look at all others, so that together they have a budget.
     considered = affinity_limits.within(world.waiting)
     planned = affinity_limits.within([*considered, *map(world.successor, world.planned)])[len(considered) :]
     waiting = pending_pods.place(cluster, [*considered, *fled, *planned], settings.pending)
@@ -66,21 +68,23 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
     decided = replace(before, postponed=len(world.waiting) - len(considered), placed=waiting.placed)
     limit = settings.scale_up.limits.nodes
     if left and pending_pods.all_new(left, settings.pending, now):
+        # More of them may come in a moment, and would be served together.
         decided = replace(decided, placed=None)
     elif left and limit and sum(node.ready for node in world.nodes) >= limit:
         decided = replace(decided, not_triggered=decision_inputs.without_planned(left, world))
     elif left:
         shapes = pending_pods.shapes(cluster, left)
-        found = scale_up.decide(cluster, list(auto.judged(world, now).values()), shapes, settings.scale_up, picture.around)
-        quiet = not found.increases and not found.refused
+        choice = scale_up.decide(cluster, list(auto.judged(world, now).values()), shapes, settings.scale_up, picture.around)
+        quiet = not choice.increases and not choice.refused
         decided = replace(
             decided,
-            scale_up=found,
+            scale_up=choice,
             pending=left,
-            grow=tuple(raised for increase in found.increases if (raised := _beyond_target(auto, increase, now)) is not None),
-            triggered=[left[place] for place in found.triggered],
-            not_triggered=decision_inputs.without_planned([left[place] for place in found.remaining] if quiet else [], world),
+            grow=tuple(raised for increase in choice.increases if (raised := _beyond_target(auto, increase, now)) is not None),
+            triggered=[left[place] for place in choice.triggered],
+            not_triggered=decision_inputs.without_planned([left[place] for place in choice.remaining] if quiet else [], world),
         )
+    # No pod of a node that goes may move to one that is not there yet.
     cluster.open[start : cluster.size] = False
     return decided
 
@@ -89,6 +93,7 @@ def _roomy(
     auto: NodeAutoscaler, picture: DecisionPicture, placed: Mapping[Row, list[SchedulablePod]], waiting: Sequence[SchedulablePod]
 ) -> dict[str, tuple[str, float]]:
     """The first pods that wait although a node that is there has room for them."""
+    # By identity, because pods are compared by all their fields, and there may be thousands.
     nodes, known = picture.world.nodes, set(map(id, waiting))
     there = ((nodes[row].node.name, pod) for row, pods in sorted(placed.items()) if row < len(nodes) for pod in pods)
     some = islice(((node, pod) for node, pod in there if id(pod) in known), MOST_ROOMY)
@@ -96,14 +101,12 @@ def _roomy(
 
 
 def _beyond_target(auto: NodeAutoscaler, increase: GroupIncrease, now: float) -> GroupIncrease | None:
-    """What a group must want for an increase beyond what it wants already; None if it wants that many.
-
-    Nodes that were given up are asked for by the group's target still, until that is lowered. Asking for further ones in
-    their stead would let the target rise with each failure.
-    """
+    """What a group must want for an increase beyond what it wants already; None if it wants that many."""
     given_up = auto.state.given_up.get(increase.group, 0)
     if not given_up:
         return increase
+    # Nodes that were given up are asked for by the group's target still, until that is lowered. Asking for further ones in their
+    # stead would let the target rise with each failure.
     auto.state.ask_again(increase.group, min(given_up, increase.after - increase.before), now)
     target = increase.before + given_up
     return dataclasses.replace(increase, before=target) if increase.after > target else None

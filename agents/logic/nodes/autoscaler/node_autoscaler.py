@@ -16,6 +16,7 @@ from agents.logic.nodes.growth.scale_up import ScaleUpSettings
 from agents.logic.nodes.removal.drain_rules import DrainSettings
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings
 
+# Else a new autoscaler would wait with its first removal for what never happened.
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
 
@@ -85,19 +86,18 @@ class NodeAutoscaler:
         self.deleted = now
 
     def failed_to_start(self, group: str, now: float) -> None:
-        """A node of a group could not be removed. Upstream waits with all other nodes then, too."""
+        """A node of a group could not be removed."""
         if self.settings.state.by_group:
             self.stumbles[group] = now
         else:
+            # Upstream waits with all other nodes, too.
             self.stumbled = now
 
     def failed_to_leave(self, node: str, failure: ScaleUpFailure, now: float) -> None:
-        """A node could not be drained or removed, so it stays for a while: longer each time, for each try evicts what it can.
-
-        Upstream tries again as after a simulation that failed.
-        """
+        """A node could not be drained or removed, so it stays for a while."""
         until = now + self.settings.scale_down.recheck
         if self.settings.state.by_group:
+            # Longer each time, for each try evicts what it can. Upstream tries again as after a simulation that failed.
             until = max(until, self.state.backoff.fail(_removal_of(node), failure, now))
         self.scale_down.failed[node] = until
 
@@ -106,7 +106,8 @@ class NodeAutoscaler:
         return self.state.backoff.of(_removal_of(node), now) is not None
 
     def undrained(self, node: str) -> bool:
-        """Whether the removal of a node failed, and that is not forgotten: another one started for it would be in vain, too."""
+        """Whether the removal of a node failed, and that is not forgotten."""
+        # A new node that were started for its pods would be in vain, too.
         return _removal_of(node) in self.state.backoff.entries
 
     def failed_to_lower(self, group: str, now: float) -> None:

@@ -47,16 +47,18 @@ def removals(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
             sum(node.deleting is not None and node.draining for node in picture.world.nodes),
         )
         decided = replace(decided, delete=auto.scale_down.choose(work.groups, running, picture.cluster, picture.now))
+        # A node that nobody needs goes without a successor, and so do those whose pods would go to the same places.
         outdated.give_way(decided.delete)
+    # As upstream: what is deleted now needs no soft taint, and the next look sets those of the others.
     return decided if decided.delete.empty or decided.delete.drain else soft_taints(auto, picture.world, decided)
 
 
 def _removal(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> _Removal:
-    """A group that grows by this decision grew just now."""
     world, placed = picture.world, before.placed or {}
     nodes = [replace(node, pods=(*node.pods, *placed[node.row])) if node.row in placed else node for node in world.nodes]
     scene = DrainContext(picture.now, auto.settings.drain, world.workloads, world.budgets)
-    groups, growing = auto.judged(world, picture.now), {one.group for one in before.grow}
+    groups, growing = auto.judged(world, picture.now), {increase.group for increase in before.grow}
+    # A group that grows by this decision grew just now.
     if auto.settings.state.by_group and auto.settings.delays.after_add > 0:
         groups.update({name: replace(groups[name], grew=True) for name in growing})
     return _Removal(auto, picture, nodes, groups, scene)
@@ -100,7 +102,7 @@ def _consolidation(work: _Removal, request: ConsolidationRequest, before: NodeDe
     """Nodes that a cheaper one could replace, among those that no other decision concerns."""
     auto, asked, now, cluster = work.auto, work.picture.replace, work.picture.now, work.picture.cluster
     groups = work.picture.world.groups
-    closed_groups = {one.group for one in before.grow}
+    closed_groups = {increase.group for increase in before.grow}
     closed_groups |= scale_up.not_growing(cluster, list(work.groups.values()), auto.settings.scale_up).keys()
     templates = {
         group.name: group.template
@@ -134,14 +136,10 @@ def soft_taints(auto: NodeAutoscaler, world: NodeDecisionInputs, before: NodeDec
     return replace(before, untaint=old, taint=new[: most - len(old)])
 
 
-# What a drain must find room for: the pods that move, as large as they are or as large as they come back.
-#
-# Whether a recommendation holds until a pod comes back nobody knows, and room that is there only because successors will be
-# smaller is room that the next pods miss. On recorded arrivals it saved nodes and cost more waiting (docs/nodes.md).
-
-
 def no_smaller(successors: Mapping[PodNature, PodNature]) -> dict[PodNature, PodNature]:
     """The successors, none of which asks for less of a resource than its pod does now."""
+    # Whether a recommendation holds until a pod comes back nobody knows, and room that is there only because successors will be
+    # smaller is room that the next pods miss. On recorded arrivals it saved nodes and cost more waiting (docs/nodes.md).
     return {pod: coming for pod, back in successors.items() if (coming := _larger(pod, back)) is not pod}
 
 

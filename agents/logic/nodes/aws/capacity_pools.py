@@ -41,7 +41,8 @@ def empty(failure: ScalingActivityFailed, *, spot: bool) -> Iterator[str]:
 
 
 def _market(message: str, *, spot: bool) -> str:
-    """The market that a message is about. A group of both markets may fail in either, and EC2 names spot where it means it."""
+    """The market that a message is about."""
+    # A group of both markets may fail in either, and EC2 names spot where it means it.
     words = message.lower()
     if "spot" in words:
         return SPOT

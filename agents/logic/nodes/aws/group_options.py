@@ -36,6 +36,7 @@ def duration(text: str) -> float | None:
     """Seconds of a duration as Go writes it ('1h30m', '-5m', '0'), or None if it is none. Source: ParseDuration in Go's time."""
     if text in ("0", "+0", "-0"):
         return 0.0
+    # Tags are texts of users: a pattern is only tried on short ones.
     if len(text) > _MOST_CHARACTERS or _DURATION.fullmatch(text) is None:
         return None
     seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
@@ -48,8 +49,8 @@ def number(text: str) -> float | None:
     """A finite number as Go reads it, hexadecimal too, or None. Infinity and NaN, which upstream takes, are refused."""
     if len(text) > _MOST_CHARACTERS:
         return None
-    found = float.fromhex(text) if _HEX.fullmatch(text) else float(text) if _FLOAT.fullmatch(text) else math.nan
-    return found if math.isfinite(found) else None
+    value = float.fromhex(text) if _HEX.fullmatch(text) else float(text) if _FLOAT.fullmatch(text) else math.nan
+    return value if math.isfinite(value) else None
 
 
 def truth(text: str) -> bool | None:
@@ -78,12 +79,12 @@ def unread(options: Mapping[str, str]) -> dict[str, str]:
 
 def of_group(tags: Mapping[str, str], defaults: GroupOptions) -> GroupOptions:
     """The options of a group. A value that cannot be read leaves the default. Source: GetAutoscalingOptions in aws_manager.go."""
-    found: dict[str, float | bool] = {}
+    options: dict[str, float | bool] = {}
     for tag, text in tags.items():
         name = tag.removeprefix(OPTION_TAG)
         if tag.startswith(OPTION_TAG) and name in _READERS:
             option, read = _READERS[name]
             value = read(text)
             if value is not None:
-                found[option] = value
-    return replace(defaults, **found)  # type: ignore[arg-type]  # the readers above give each option its type
+                options[option] = value
+    return replace(defaults, **options)  # type: ignore[arg-type]  # the readers above give each option its type

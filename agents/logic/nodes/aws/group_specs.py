@@ -42,9 +42,9 @@ def explicit(text: str) -> GroupSpec:
 def discovery(specs: Iterable[str]) -> dict[str, str]:
     """The tags that a group must all carry, from specs like 'asg:tag=k1,k2=v2'; raises SpecError.
 
-    All specs go into one map, as upstream has it: a group must carry the tags of every spec, and the last value of a key wins.
     Source: parseASGAutoDiscoverySpec in cloudprovider/aws/aws_manager.go.
     """
+    # One map of all specs, as upstream has it: a group must carry the tags of every spec, and the last value of a key wins.
     tags: dict[str, str] = {}
     for spec in specs:
         tags.update(_tags(spec))

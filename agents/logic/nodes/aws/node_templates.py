@@ -112,26 +112,26 @@ class TemplateSource:
 def instance_type(group: TemplateSource) -> str:
     """The name of the type that a group starts; raises TemplateError.
 
-    A launch configuration wins over a launch template, that over a mixed policy; of a policy's types the first counts.
     Source: getInstanceTypesForAsgs in cloudprovider/aws/aws_wrapper.go.
     """
     launch = group.launch
     if launch.failure:
         raise TemplateError(f"could not get instance type for {group.name}: {launch.failure}")
-    found = launch.configured or ""
-    if not found and launch.template is not None:
-        found = _of_template(launch.template)
-    elif not found and launch.mixed is not None:
+    # A launch configuration wins over a launch template, that over a mixed policy; of a policy's types the first counts.
+    name = launch.configured or ""
+    if not name and launch.template is not None:
+        name = _of_template(launch.template)
+    elif not name and launch.mixed is not None:
         policy = launch.mixed
         if policy.types:
-            found = policy.types[0]
+            name = policy.types[0]
         elif policy.requirements is not None:
-            found = policy.fitting if policy.template is not None and policy.template.image else ""
+            name = policy.fitting if policy.template is not None and policy.template.image else ""
         elif policy.template is not None:
-            found = _of_template(policy.template)
-    if not found:
+            name = _of_template(policy.template)
+    if not name:
         raise TemplateError(f"could not find instance type for {group.name}")
-    return found
+    return name
 
 
 def _of_template(template: LaunchTemplate) -> str:
@@ -152,6 +152,7 @@ def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) ->
         raise TemplateError(f'ASG "{group.name}" uses the unknown EC2 instance type "{instance_type(group)}"')
     managed = group.nodegroup if group.nodegroup is not None and _valid(group.nodegroup) else None
     capacity = {PODS: POD_SLOTS, CPU: kind.vcpus * 1000, GPU: kind.gpus, MEMORY: kind.memory_mib * MIB}
+    # The later wins: what a policy demands over the type, tags over both, and the node group's own tags over the group's.
     capacity.update(_demanded(group.launch))
     capacity.update(resource_tags(group.tags))
     labels = _generic_labels(kind, group.zones[0], name)
@@ -173,37 +174,35 @@ def check_policy(launch: LaunchSource) -> None:
 
 
 def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The labels in a group's tags, including those of EKS. As in upstream, the marks may be anywhere in a tag."""
-    found: dict[str, str] = {}
+    """The labels in a group's tags, including those of EKS."""
+    labels: dict[str, str] = {}
     for mark in (f"{_TEMPLATE}label/", "eks:"):
-        found.update({key: value for key, value in _after(tags, mark).items() if key})
-    return found
+        labels.update({key: value for key, value in _after(tags, mark).items() if key})
+    return labels
 
 
 def taint_tags(tags: Mapping[str, str]) -> list[Taint]:
-    """The taints in a group's tags, by key.
-
-    As in upstream, an effect may occur anywhere in the value, and value and effect are split at the first colon.
-    """
-    found = []
+    """The taints in a group's tags, by key."""
+    taints = []
     for key, text in sorted(_after(tags, f"{_TEMPLATE}taint/").items()):
+        # As in upstream, an effect may occur anywhere in the value, and value and effect are split at the first colon.
         if _TAINT.search(text):
             value, _colon, effect = text.partition(":")
-            found.append(Taint(key, value, effect))
-    return found
+            taints.append(Taint(key, value, effect))
+    return taints
 
 
 def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
     """The resources in a group's tags; invalid quantities are left out."""
-    found: dict[str, int] = {}
+    resources: dict[str, int] = {}
     for name, text in _after(tags, f"{_TEMPLATE}resources/").items():
         try:
             amount = exact_quantity.parse(text)
         except exact_quantity.NotAQuantityError:
             continue
         if name:
-            found[name] = amount.milli if name == CPU else amount.whole
-    return found
+            resources[name] = amount.milli if name == CPU else amount.whole
+    return resources
 
 
 def unread_tags(tags: Mapping[str, str]) -> list[str]:
@@ -211,10 +210,10 @@ def unread_tags(tags: Mapping[str, str]) -> list[str]:
     resources = _after(tags, f"{_TEMPLATE}resources/")
     taints = _after(tags, f"{_TEMPLATE}taint/")
     read = resource_tags(tags).keys()
-    found = [_unread("resources", name, text, "no quantity") for name, text in resources.items() if name not in read]
+    faults = [_unread("resources", name, text, "no quantity") for name, text in resources.items() if name not in read]
     plain = ", ".join(sorted(_EKS_EFFECTS.values()))
     form = f"not value:effect with one of the effects {plain}"
-    return (found + [_unread("taint", key, text, form) for key, text in taints.items() if not _TAINT.search(text)])[:MOST_UNREAD]
+    return (faults + [_unread("taint", key, text, form) for key, text in taints.items() if not _TAINT.search(text)])[:MOST_UNREAD]
 
 
 def _unread(part: str, name: str, text: str, why: str) -> str:
@@ -232,28 +231,27 @@ def gpu_of(made: SchedulingNode) -> str | None:
 
 def _after(tags: Mapping[str, str], mark: str) -> dict[str, str]:
     """The part of a tag's name after a mark, up to the mark's next occurrence."""
+    # As in upstream, the mark may be anywhere in a tag.
     return {tag.split(mark)[1]: value for tag, value in sorted(tags.items()) if mark in tag}
 
 
 def _demanded(launch: LaunchSource) -> dict[str, int]:
-    """The minimum that an attribute-based policy guarantees. Source: updateCapacityWithRequirementsOverrides.
-
-    Upstream multiplies the memory in 32 bits, so that 2048 MiB and more wrap; here as there.
-    """
+    """The minimum that an attribute-based policy guarantees. Source: updateCapacityWithRequirementsOverrides."""
     policy = launch.mixed
     if policy is None or policy.types or launch.configured or launch.template is not None:
         return {}
     wanted = policy.requirements or (policy.template.requirements if policy.template is not None else None)
     if wanted is None:
         return {}
-    found: dict[str, int] = {}
+    capacity: dict[str, int] = {}
     if wanted.vcpus is not None:
-        found[CPU] = wanted.vcpus * 1000
+        capacity[CPU] = wanted.vcpus * 1000
     if wanted.memory_mib is not None:
-        found[MEMORY] = (wanted.memory_mib * MIB + 2**31) % 2**32 - 2**31
+        # Upstream multiplies in 32 bits, so that 2048 MiB and more wrap; here as there.
+        capacity[MEMORY] = (wanted.memory_mib * MIB + 2**31) % 2**32 - 2**31
     if wanted.accelerators is not None and "nvidia" in wanted.manufacturers and "gpu" in wanted.kinds:
-        found[GPU] = wanted.accelerators
-    return found
+        capacity[GPU] = wanted.accelerators
+    return capacity
 
 
 def _generic_labels(kind: InstanceType, zone: str, name: str) -> dict[str, str]:
@@ -274,11 +272,11 @@ def _valid(answer: NodegroupAnswer) -> bool:
 
 
 def _nodegroup_labels(answer: NodegroupAnswer, name: str) -> dict[str, str]:
-    found = {
+    labels = {
         "diskSize": "" if answer.disk_size is None else str(answer.disk_size),
         "amiType": answer.ami_type,
         "k8sVersion": answer.version,
         "eks.amazonaws.com/capacityType": answer.capacity_type,
         "eks.amazonaws.com/nodegroup": name,
     }
-    return {**{key: value for key, value in found.items() if value}, **answer.labels}
+    return {**{key: value for key, value in labels.items() if value}, **answer.labels}

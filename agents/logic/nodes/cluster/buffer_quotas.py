@@ -45,7 +45,7 @@ class BufferQuotas:
 
 
 def _quota_pod(nature: PodNature) -> QuotaPod:
-    """One of the buffer's pods. Of its class only the priority is known: with none, or zero, it counts as a pod without class."""
+    """One of the buffer's pods."""
     requests = {
         name: exact_quantity.of_nano(amount * (_MILLI if name == CPU else _UNIT))
         for name, amount in nature.shape.requests
@@ -54,6 +54,7 @@ def _quota_pod(nature: PodNature) -> QuotaPod:
     between = nature.shape.affinity or nature.shape.anti_affinity
     return QuotaPod(
         PodResources((Container("app", requests),)),
+        # Of its class only the priority is known: with none, or zero, it counts as a pod without class.
         priority_class=None if nature.priority else "",
         terminating=False,
         crosses=None if between else False,

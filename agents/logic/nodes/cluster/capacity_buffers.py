@@ -45,15 +45,16 @@ class BufferPods:
 
 def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None:
     """Keep the newest fact about each buffer; a change of what it wants calls for a decision."""
-    for one in recorded:
-        match one.event:
+    for record in recorded:
+        match record.event:
             case CapacityBufferSeen() as event:
                 key = _key(event)
-                known = state.buffers.get(key)
-                same = known is not None and replace(known.fact, at=event.at, shown=event.shown) == event
-                since = known.since if known is not None and same else now
-                state.buffers.upsert(key, KnownBuffer(event, one.place, since))
-                _settle(state, event, changed=known is None or known.fact.shown != event.shown)
+                before = state.buffers.get(key)
+                # Apart from the status that we wrote ourselves, which would call for a decision that writes it again.
+                same = before is not None and replace(before.fact, at=event.at, shown=event.shown) == event
+                since = before.since if before is not None and same else now
+                state.buffers.upsert(key, KnownBuffer(event, record.place, since))
+                _settle(state, event, changed=before is None or before.fact.shown != event.shown)
                 if not same:
                     state.call(event.cluster, now)
             case CapacityBufferGone() as event:
@@ -96,6 +97,7 @@ def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNat
     made: list[SchedulablePod] = []
     places: dict[str, Place] = {}
     statuses: dict[str, BufferShown] = {}
+    # By age, so that no new buffer can take what an old one has.
     for key, known in sorted(buffers.items(), key=lambda item: (item[1].since, item[0])):
         fact = known.fact
         about = BufferShown(ready=False, template=fact.template_name, generation=fact.template_generation)

@@ -69,10 +69,7 @@ class ClusterView:
 
 
 def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float) -> ClusterView:
-    """The cluster as the facts and our own open plans have it.
-
-    A group counts as having the size that it was last let grow to while that plan is open.
-    """
+    """The cluster as the facts and our own open plans have it."""
     prefix = f"{cluster}/"
     nodes = {known.fact.node: known for key, known in state.nodes.items() if key.startswith(prefix)}
     groups = {known.fact.group: known for key, known in state.groups.items() if key.startswith(prefix)}
@@ -81,8 +78,9 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     claims = {name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider}
     taken = {claim.provider_id for claim in claims.values()}
     shared = _shared(claims, nodes)
-    instance_of = {name: one for name, one in claims.items() if name not in shared}
-    unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
+    instance_of = {name: instance for name, instance in claims.items() if name not in shared}
+    by_name = sorted(instances, key=lambda instance: instance.instance)
+    unregistered = {instance.instance: instance for instance in by_name if instance.provider_id not in taken}
     facts = _counted(groups, instances)
     learned = {fact.group: state.patterns.get(prefix + fact.group) for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
@@ -96,9 +94,9 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
         nodes=seen,
         groups=_groups(state, cluster, facts, _patterns(state, cluster, patterns, settings), settings),
         waiting=waiting,
-        instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
+        instances=[SeenInstance(seen.instance, seen.group, seen.lifecycle in DYING) for seen in unregistered.values()],
         workloads=_controllers(state, prefix),
-        namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
+        namespaces={fact.namespace: fact.labels for key, fact in state.namespaces.items() if key.startswith(prefix)},
         planned=[*planned.pods, *buffers.pods],
         successors=successors,
         budgets=DisruptionBudgets(
@@ -107,13 +105,13 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     )
     return ClusterView(
         inputs,
-        {one.node.name: one for one in seen},
+        {row.node.name: row for row in seen},
         {group.name: group for group in inputs.groups},
         nodes,
         groups,
         instance_of,
         unregistered,
-        sum(one.ready for one in seen),
+        sum(row.ready for row in seen),
         frozenset(name for name, known in nodes.items() if known.fact.provider_id in aside),
         shared,
         state.priorities.get(cluster),
@@ -127,9 +125,9 @@ def _instances(
     state: ScalerState, prefix: str, groups: Mapping[str, KnownGroup]
 ) -> tuple[list[NodeInstanceSeen], frozenset[str]]:
     """The instances that the sizes of groups count, and the provider ids of those that somebody put aside."""
-    seen = [one for key, one in state.instances.items() if key.startswith(prefix) and one.group in groups]
-    aside = frozenset(one.provider_id for one in seen if one.lifecycle in ASIDE)
-    return [one for one in seen if one.provider_id not in aside], aside
+    seen = [fact for key, fact in state.instances.items() if key.startswith(prefix) and fact.group in groups]
+    aside = frozenset(fact.provider_id for fact in seen if fact.lifecycle in ASIDE)
+    return [fact for fact in seen if fact.provider_id not in aside], aside
 
 
 def _counted(groups: Mapping[str, KnownGroup], instances: list[NodeInstanceSeen]) -> list[NodeGroupSeen]:
@@ -144,14 +142,14 @@ def _counted(groups: Mapping[str, KnownGroup], instances: list[NodeInstanceSeen]
 def _shared(claims: Mapping[str, NodeInstanceSeen], nodes: Mapping[str, KnownNode]) -> frozenset[str]:
     """Nodes that claim the same instance, except the only ready one; the others are leftovers or errors."""
     claimants: dict[str, list[str]] = {}
-    for name, one in claims.items():
-        claimants.setdefault(one.instance, []).append(name)
-    found: set[str] = set()
+    for name, instance in claims.items():
+        claimants.setdefault(instance.instance, []).append(name)
+    shared: set[str] = set()
     for names in claimants.values():
         ready = [name for name in names if nodes[name].ready]
         if len(names) > 1:
-            found |= {*names} - ({*ready} if len(ready) == 1 else set())
-    return frozenset(found)
+            shared |= {*names} - ({*ready} if len(ready) == 1 else set())
+    return frozenset(shared)
 
 
 def _successors(state: ScalerState, cluster: str, settings: ScalerSettings) -> dict[PodNature, PodNature]:
@@ -173,10 +171,8 @@ def _to_come(
 
 
 def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
-    found = {
-        (one.kind, one.namespace, one.name): one.replicas for key, one in state.controllers.items() if key.startswith(prefix)
-    }
-    return KnownControllers(found)
+    facts = (fact for key, fact in state.controllers.items() if key.startswith(prefix))
+    return KnownControllers({(fact.kind, fact.namespace, fact.name): fact.replicas for fact in facts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +221,14 @@ class _NodeLook:
 
 def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:
     """For each group with a node in good order the newest one; the first one by name as upstream has it."""
-    found: dict[str, KnownNode] = {}
-    good = [one for one in seen if one.group and one.ready and one.deleting is None and not one.node.unschedulable]
+    typical: dict[str, KnownNode] = {}
+    good = [node for node in seen if node.group and node.ready and node.deleting is None and not node.node.unschedulable]
     if settings.profile != ScalerProfile.UPSTREAM:
-        good.sort(key=lambda one: (-one.created, one.node.name))
-    for one in good:
-        found.setdefault(one.group, nodes[one.node.name])
-    return found
+        # Somebody may have changed the group since the others came.
+        good.sort(key=lambda node: (-node.created, node.node.name))
+    for node in good:
+        typical.setdefault(node.group, nodes[node.node.name])
+    return typical
 
 
 def _learned(
@@ -243,7 +240,7 @@ def _learned(
 ) -> dict[str, LearnedPattern]:
     """What is known of the nodes of each group, with what this look adds."""
     index = state.ready_index()
-    found = {}
+    patterns = {}
     for fact in facts:
         newest = typical.get(fact.group)
         pods: list[PodShapeSeen] = []
@@ -256,8 +253,8 @@ def _learned(
             fact, before[fact.group], None if newest is None else (newest, instance_of[newest.fact.node]), pods
         )
         if learned is not None:
-            found[fact.group] = learned
-    return found
+            patterns[fact.group] = learned
+    return patterns
 
 
 def _owned(pod: SchedulablePod) -> bool:
@@ -273,7 +270,8 @@ def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPat
         if controller.cluster == cluster and controller.kind == "DaemonSet"
     }
     unseen = [sets[name].template for name in sorted(sets) if name not in known]
-    daemons += [fact_conversion.nature(one) for one in unseen if one is not None]
+    # A DaemonSet of which no pod was seen yet runs on a new node, too, as its controller's template says.
+    daemons += [fact_conversion.nature(template) for template in unseen if template is not None]
     plain = settings.profile == ScalerProfile.UPSTREAM
     return GroupPatterns(learned, daemons, TransientTaints.of(settings), controllers=frozenset(sets), plain=plain)
 
@@ -288,8 +286,10 @@ def _groups(
         groups.append(
             GroupRow(
                 fact.group,
+                # A minimum above the maximum is somebody's mistake, and the maximum is what may be spent.
                 min(fact.least, fact.most),
                 fact.most,
+                # The size that it was last let grow to while that plan is open: the source has not seen it yet.
                 max(fact.desired, plan.after if plan is not None else 0),
                 template,
                 group_options.of_group({OPTION_TAG + key: text for key, text in fact.options.items()}, settings.group_defaults),
@@ -314,21 +314,23 @@ def priorities_of(known: KnownPriorities | None) -> Priorities | str:
         return str(error)
 
 
+# Its patterns are judged and compiled, and it rarely changes.
 @lru_cache(maxsize=8)
 def _read_priorities(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Priorities:
     return priority_config.read({priority: list(listed) for priority, listed in patterns})
 
 
 def expander_context(
-    found: ClusterView, settings: ScalerSettings, turn: int, asked: AskedExpander | None = None
+    view: ClusterView, settings: ScalerSettings, turn: int, asked: AskedExpander | None = None
 ) -> ExpanderContext:
     """What the expanders may know besides the options."""
-    priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
+    priced = {name: group.fact.price for name, group in view.groups.items() if group.fact.price is not None}
     prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
-    priorities = priorities_of(found.priorities) if Expander.PRIORITY in settings.chain() else None
+    priorities = priorities_of(view.priorities) if Expander.PRIORITY in settings.chain() else None
     known = priorities if isinstance(priorities, Priorities) else None
     answer = None
     if asked is not None and not asked.open:
         answer = ExpanderAnswer(frozenset(asked.groups), frozenset(asked.kept), asked.failed)
+    # From the turn, so that a replay draws the same, and the seed, so that two clusters do not draw alike.
     seed = settings.seed * 1_000_003 + turn // 1000
-    return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=seed, answer=answer)
+    return ExpanderContext(known, prices, cluster_nodes=len(view.nodes), seed=seed, answer=answer)

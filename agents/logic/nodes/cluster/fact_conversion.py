@@ -123,7 +123,7 @@ def _shape(fact: PodShapeSeen) -> PodShape:
             ports=placement_rules.ports([{"port": p.port, "protocol": p.protocol, "host_ip": p.address} for p in fact.ports]),
             affinity=placement_rules.pod_terms(affinity, "podAffinity", whose),
             anti_affinity=placement_rules.pod_terms(affinity, "podAntiAffinity", whose),
-            spread=placement_rules.spread([_spread(one) for one in fact.spread], whose),
+            spread=placement_rules.spread([_spread(constraint) for constraint in fact.spread], whose),
             volumes=tuple(
                 Volume(volume.driver, volume.handle, _where(volume.terms), volume.exclusive, volume.own)
                 for volume in fact.volumes
@@ -134,21 +134,22 @@ def _shape(fact: PodShapeSeen) -> PodShape:
 
 
 def _few_demands(fact: PodShapeSeen) -> None:
-    """Raises Unreadable for too many requirements on node labels, because reading them takes proportionally long."""
+    """Raises Unreadable for too many requirements on node labels."""
+    # Reading them takes proportionally long, and tenants write them.
     terms = [*(fact.node_terms or ()), *(term for volume in fact.volumes for term in volume.terms)]
-    demands = [one for term in terms for one in (*term.expressions, *term.fields)]
+    demands = [demand for term in terms for demand in (*term.expressions, *term.fields)]
     values = sum(len(demand.values) for demand in demands)
     if len(demands) > MOST_NODE_DEMANDS or values > MOST_NODE_VALUES:
-        found = f"node affinity and volumes make {len(demands)} demands with {values} values"
-        raise Unreadable(f"{found}; {MOST_NODE_DEMANDS} with {MOST_NODE_VALUES} are the most")
+        made = f"node affinity and volumes make {len(demands)} demands with {values} values"
+        raise Unreadable(f"{made}; {MOST_NODE_DEMANDS} with {MOST_NODE_VALUES} are the most")
 
 
 def _affinity(fact: PodShapeSeen) -> JsonMapping:
-    found = dict(_node_affinity(fact.node_terms))
+    affinity = dict(_node_affinity(fact.node_terms))
     for kind, terms in (("podAffinity", fact.affinity), ("podAntiAffinity", fact.anti_affinity)):
         if terms:
-            found[kind] = {REQUIRED: [_term(term) for term in terms]}
-    return found
+            affinity[kind] = {REQUIRED: [_term(term) for term in terms]}
+    return affinity
 
 
 def _node_affinity(terms: Sequence[NodeQuery] | None) -> JsonMapping:
@@ -163,24 +164,24 @@ def _where(terms: Sequence[NodeQuery]) -> tuple[NodeTerm, ...]:
     return (placement_rules.node_terms(_node_affinity(terms)) or ()) if terms else ()
 
 
-def _term(one: RequiredPodAffinity) -> JsonMapping:
+def _term(term: RequiredPodAffinity) -> JsonMapping:
     return {
-        "topologyKey": one.topology_key,
-        "labelSelector": _query(one.selector),
-        "namespaces": list(one.namespaces),
-        "namespaceSelector": _query(one.namespace_selector),
+        "topologyKey": term.topology_key,
+        "labelSelector": _query(term.selector),
+        "namespaces": list(term.namespaces),
+        "namespaceSelector": _query(term.namespace_selector),
     }
 
 
-def _spread(one: SpreadConstraint) -> JsonMapping:
+def _spread(constraint: SpreadConstraint) -> JsonMapping:
     return {
-        "topologyKey": one.topology_key,
-        "maxSkew": one.max_skew,
-        "labelSelector": _query(one.selector),
-        "minDomains": one.min_domains,
-        "nodeAffinityPolicy": "Honor" if one.honor_affinity else "Ignore",
-        "nodeTaintsPolicy": "Honor" if one.honor_taints else "Ignore",
-        "whenUnsatisfiable": "DoNotSchedule" if one.required else "ScheduleAnyway",
+        "topologyKey": constraint.topology_key,
+        "maxSkew": constraint.max_skew,
+        "labelSelector": _query(constraint.selector),
+        "minDomains": constraint.min_domains,
+        "nodeAffinityPolicy": "Honor" if constraint.honor_affinity else "Ignore",
+        "nodeTaintsPolicy": "Honor" if constraint.honor_taints else "Ignore",
+        "whenUnsatisfiable": "DoNotSchedule" if constraint.required else "ScheduleAnyway",
     }
 
 
@@ -198,7 +199,8 @@ def _demands(demands: Sequence[LabelDemand]) -> list[JsonMapping]:
 
 
 def budget(fact: PodDisruptionBudgetChanged) -> DisruptionBudget:
-    """A disruption budget. One whose selector cannot be read protects no pods, as for its controller."""
+    """A disruption budget."""
+    # One whose selector cannot be read protects no pods, as for its controller.
     try:
         chosen = placement_rules.selector(_query(fact.selector))
     except Unreadable:
@@ -216,4 +218,5 @@ def _attachable(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
+    # Sums of amounts are kept in columns of 64 bits.
     return {name: max(min(amount, MOST_AMOUNT), 0) for name, amount in amounts.items()}

@@ -65,17 +65,16 @@ def learn(
     newest: tuple[KnownNode, NodeInstanceSeen] | None,
     pods: Sequence[PodShapeSeen],
 ) -> LearnedPattern | None:
-    """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node.
-
-    A node that is older than the one that was learned from teaches nothing, unless the group starts its nodes from something else
-    by now: then the lesson is void.
-    """
+    """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node."""
+    # Once the group starts its nodes from something else, what was learned is void.
     valid = known is not None and _same_launch(fact, known)
     if newest is None:
         return known if valid else None
     node, instance = newest[0].fact, newest[1]
+    # A node that is older than the one that was learned from teaches nothing.
     if known is not None and valid and _age(known.node) > _age(node):
         return known
+    # The same node once more: a device that its plugin has lost for now is not taken for one that new nodes lack.
     again = known is not None and valid and known.node.node == node.node
     if again and known is not None:
         lost = {
@@ -84,21 +83,21 @@ def learn(
         node = replace(node, allocatable={**node.allocatable, **lost})
     kept = replace(node, conditions={}, annotations={}, at=node.created)
     old = drifted(fact, instance)
-    found = LearnedPattern(kept, instance.instance_type, fact.launch_version, fact.template, tuple(pods), drifted=old)
+    pattern = LearnedPattern(kept, instance.instance_type, fact.launch_version, fact.template, tuple(pods), drifted=old)
     if again and known is not None:
-        return replace(found, expected=known.expected)
+        return replace(pattern, expected=known.expected)
     expected = fact.template if known is None or not valid else _as_template(known.node)
-    return replace(found, expected=expected)
+    return replace(pattern, expected=expected)
 
 
 def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
-    """Whether a new instance of the group would be started from another version of a launch template than this one was.
-
-    A version that is no number, such as `$Latest`, cannot be compared. A type of a mixed group may have a template of its own.
-    """
+    """Whether a new instance of the group would be started from another version of a launch template than this one was."""
+    # A type of a mixed group may have a template of its own.
     current = {group.launch_version, *group.own_versions}
     versions = *current, instance.launch_version
-    return instance.launch_version not in current and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)
+    # A version that is no number, such as `$Latest`, cannot be compared.
+    numbered = all(":" in version and version.rpartition(":")[2].isdecimal() for version in versions)
+    return instance.launch_version not in current and numbered
 
 
 def _age(node: NodeDetailsChanged) -> tuple[object, str]:
@@ -155,7 +154,7 @@ class GroupPatterns:
         `plain`: as upstream does it, a cloud's template is taken as it is, and a kube-proxy is added to it.
         """
         self._learned, self._daemons, self._passing, self._controllers = learned, daemons, passing, controllers
-        self._named = {daemon_name(one) for one in daemons}
+        self._named = set(map(daemon_name, daemons))
         self._shapes: dict[str, PodShape] = {}
         self._types = {} if plain else self._by_type()
         self._everywhere = [_PROXY] if plain else self._on_every_node()
@@ -166,7 +165,7 @@ class GroupPatterns:
         known = self._learned.get(fact.group)
         if known is not None:
             node = self._next(fact, known)
-            own = [self._shape(one) for one in known.pods if self._remains(one)]
+            own = [self._shape(pod) for pod in known.pods if self._remains(pod)]
             return GroupTemplate(node, (*self._running(node), *own), known.node.node)
         if fact.template is None:
             return None
@@ -186,7 +185,7 @@ class GroupPatterns:
         return replace(merged, allocatable=new.allocatable, capacity=new.capacity)
 
     def _running(self, node: SchedulingNode) -> list[PodShape]:
-        return [one.shape for one in self._daemons if runs_daemonset(one.shape, node)[0]]
+        return [nature.shape for nature in self._daemons if runs_daemonset(nature.shape, node)[0]]
 
     def _remains(self, pod: PodShapeSeen) -> bool:
         """Whether a new node runs such a pod, too, that is not counted among the known DaemonSets."""
@@ -196,24 +195,21 @@ class GroupPatterns:
         return name not in self._named and name in self._controllers
 
     def _shape(self, pod: PodShapeSeen) -> PodShape:
-        """The same object for the same shape, because equal groups are found by their pods' identity."""
+        # The same object for the same shape, because groups of one kind are found by their pods' identity.
         if pod.shape not in self._shapes:
             self._shapes[pod.shape] = fact_conversion.nature(pod).shape
         return self._shapes[pod.shape]
 
     def _by_type(self) -> dict[str, NodeDetailsChanged]:
         """For each type of instance the newest node that is known of it."""
-        found: dict[str, NodeDetailsChanged] = {}
-        for one in sorted(self._learned.values(), key=lambda known: _age(known.node)):
-            found[one.node.labels.get(INSTANCE_TYPE, one.instance_type)] = one.node
-        found.pop("", None)
-        return found
+        newest: dict[str, NodeDetailsChanged] = {}
+        for pattern in sorted(self._learned.values(), key=lambda known: _age(known.node)):
+            newest[pattern.node.labels.get(INSTANCE_TYPE, pattern.instance_type)] = pattern.node
+        newest.pop("", None)
+        return newest
 
     def _sized(self, node: SchedulingNode, fact: NodeGroupSeen) -> SchedulingNode:
-        """A cloud's template with the labels that kubelets add, and with the amounts of a real node of its type.
-
-        A device that only the template names is promised, and stays.
-        """
+        """A cloud's template with the labels that kubelets add, and with the amounts of a real node of its type."""
         if self._plain:
             return node
         labels = dict(node.labels)
@@ -222,6 +218,7 @@ class GroupPatterns:
         real = self._types.get(kind)
         if real is None:
             return replace(node, labels=pairs(labels))
+        # A device that only the template names is promised, and stays.
         devices = {name: n for name, n in node.allocatable.items() if n and name not in CORE}
         return replace(
             node,
@@ -232,9 +229,9 @@ class GroupPatterns:
 
     def _on_every_node(self) -> list[PodShape]:
         """Static pods that run on each node that is known; without any such node kube-proxy, unless it is a DaemonSet."""
-        own = [{pod.shape: pod for pod in one.pods if is_kubelets(pod.annotations)} for one in self._learned.values()]
+        own = [{pod.shape: pod for pod in known.pods if is_kubelets(pod.annotations)} for known in self._learned.values()]
         if own:
-            common = set.intersection(*(set(one) for one in own))
+            common = set.intersection(*map(set, own))
             return [self._shape(own[0][name]) for name in sorted(common)]
         names = {name.rpartition("/")[2] for name in (*self._named, *self._controllers)}
         return [] if any(name.startswith(PROXY_NAME) for name in names) else [_PROXY]
@@ -242,7 +239,7 @@ class GroupPatterns:
 
 def own_pods(shapes: Sequence[PodShapeSeen]) -> list[PodShapeSeen]:
     """Of the shapes of a node's pods those that belong to the node: static ones and those of DaemonSets, one for each pod."""
-    return [one for one in shapes if is_kubelets(one.annotations) or (one.owner is not None and one.owner.kind == "DaemonSet")]
+    return [pod for pod in shapes if is_kubelets(pod.annotations) or (pod.owner is not None and pod.owner.kind == "DaemonSet")]
 
 
 def _without_devices(amounts: Mapping[str, int]) -> dict[str, int]:
@@ -278,6 +275,7 @@ def runs_daemonset(template: PodShape, node: SchedulingNode) -> tuple[bool, bool
     Only the node's name, its labels and its taints matter; resources do not.
     Source: NodeShouldRunDaemonPod in Kubernetes' pkg/controller/daemon.
     """
+    # A cluster of one node: the filters work on columns, and there is no second form of them.
     picture = ScheduledCluster()
     picture.add(node)
     here = slice(0, 1)

@@ -35,6 +35,7 @@ class NodeConversions:
     def of(self, key: str, fact: NodeDetailsChanged) -> ConvertedNode:
         """A node by the newest fact about it."""
         made = self._made.get(key)
+        # By identity: the table has the same object until a new fact comes.
         if made is None or made.fact is not fact:
             made = self._made[key] = _converted(fact)
         return made
@@ -47,7 +48,7 @@ class NodeConversions:
 
 def _converted(fact: NodeDetailsChanged) -> ConvertedNode:
     made = fact_conversion.node(fact)
-    taint = next((one for one in fact.taints if one.key == TO_BE_DELETED), None)
+    taint = next((taint for taint in fact.taints if taint.key == TO_BE_DELETED), None)
     return ConvertedNode(
         fact,
         made,

@@ -29,21 +29,21 @@ def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: Not
     repairable = _repairable(view, settings) if settings.repair_after else frozenset()
     advised = {name for name, _notice in _noticed(view, notice_of, settings, at_once=False)}
     lifetimes = {group: _lifetime(view, settings, group) for group in view.groups}
-    found: list[tuple[int, float, str, RemovalReason]] = []
+    outdated: list[tuple[int, float, str, RemovalReason]] = []
     for name, instance in view.instance_of.items():
         known = view.nodes[name].fact
         since = times.to_seconds(instance.launched or known.created)
         unready = view.nodes[name].unready
         if unready is not None and instance.group in repairable and now - unready > settings.repair_after:
-            found.append((0, unready, name, RemovalReason.BROKEN))
+            outdated.append((0, unready, name, RemovalReason.BROKEN))
         elif name in advised:
-            found.append((1, since, name, RemovalReason.ADVISED))
+            outdated.append((1, since, name, RemovalReason.ADVISED))
         elif now - since > lifetimes[instance.group]:
-            found.append((2, since, name, RemovalReason.EXPIRED))
+            outdated.append((2, since, name, RemovalReason.EXPIRED))
         elif settings.drift and group_patterns.drifted(view.groups[instance.group].fact, instance):
-            found.append((2, since, name, RemovalReason.DRIFTED))
-    kept = {name for _, _, name, _ in found if opted_out(view.nodes[name].fact.annotations, NODE_OPT_OUTS)}
-    return {name: reason for _rank, _since, name, reason in sorted(found) if name not in kept}
+            outdated.append((2, since, name, RemovalReason.DRIFTED))
+    kept = {name for _, _, name, _ in outdated if opted_out(view.nodes[name].fact.annotations, NODE_OPT_OUTS)}
+    return {name: reason for _rank, _since, name, reason in sorted(outdated) if name not in kept}
 
 
 def _lifetime(view: ClusterView, settings: ScalerSettings, group: str) -> float:
@@ -61,7 +61,7 @@ def interrupted(view: ClusterView, notice_of: NoticeOf, settings: ScalerSettings
 def _noticed(
     view: ClusterView, notice_of: NoticeOf, settings: ScalerSettings, *, at_once: bool
 ) -> Iterator[tuple[str, KnownNotice]]:
-    """The nodes with a notice that is obeyed. Only an interruption has a deadline of minutes; all others are advice."""
+    """The nodes with a notice that is obeyed."""
     if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
         return
     for name in sorted(view.instance_of):
@@ -70,6 +70,7 @@ def _noticed(
         if notice is None or instance.lifecycle in DYING:
             continue
         kind = notice.fact.kind
+        # Only an interruption has a deadline of minutes; all others are advice.
         wanted = settings.rebalances or kind is not InterruptionKind.REBALANCE
         # A cloud that follows its own recommendation starts a successor and then takes the instance without a drain.
         taken = kind is InterruptionKind.REBALANCE and view.groups[instance.group].fact.rebalances
@@ -83,6 +84,7 @@ def _repairable(view: ClusterView, settings: ScalerSettings) -> frozenset[str]:
     for name, instance in view.instance_of.items():
         all_nodes[instance.group] += 1
         broken[instance.group] += view.nodes[name].unready is not None
+    # One broken node of a small group may be more than the share, and is no sign of a fault elsewhere.
     return frozenset(
         group for group, number in broken.items() if number == 1 or number <= settings.most_broken * all_nodes[group]
     )

@@ -123,15 +123,16 @@ class PlacedPodIndex:
     def nature(self, key: str, pinned: str = "", *, terminating: bool = False) -> PodNature:
         """The nature of the pods of a shape; those of one node, and those that are leaving, have their own."""
         variant = (key, pinned, terminating)
-        found = self._natures.get(variant)
-        if found is None:
+        cached = self._natures.get(variant)
+        if cached is None:
             made = fact_conversion.nature(self._seen[key], self._refused.get(key, ""))
             if pinned or terminating:
                 made = replace(made, shape=replace(made.shape, node_name=pinned, terminating=terminating))
-            found = self._natures[variant] = made
+            cached = self._natures[variant] = made
             self._variants.setdefault(key, []).append(variant)
+            # By identity, as a nature is large, and there is one object of each.
             self._shape_ids[id(made)] = key
-        return found
+        return cached
 
     def natures(self, cluster: str) -> Iterator[tuple[PodNature, PodShapeSeen]]:
         """The natures of all pods of a cluster, each with its shape as it was published."""
@@ -201,15 +202,16 @@ class PlacedPodIndex:
             self._silent.get(cluster, {}).pop(key, None)
 
     def on(self, node: str) -> Sequence[SchedulablePod]:
-        """The pods of a node, by its key, nominated ones among them; alike ones follow one another."""
-        found = self._sorted.get(node)
-        if found is None:
+        """The pods of a node, by its key, nominated ones among them; those of one shape follow one another."""
+        pods = self._sorted.get(node)
+        if pods is None:
             mine = self._on.get(node)
             if mine is None:
                 return ()
+            # Alike ones follow one another, so that drains and simulations judge each run of them once.
             order = sorted((self.shape_of(pod), pod.namespace, pod.name, key) for key, pod in mine.items())
-            found = self._sorted[node] = [mine[key] for _shape, _namespace, _name, key in order]
-        return found
+            pods = self._sorted[node] = [mine[key] for _shape, _namespace, _name, key in order]
+        return pods
 
     def uids(self, node: str) -> dict[str, str]:
         """The uids of the pods that run on a node, by namespace and name."""

@@ -34,16 +34,16 @@ class PlannedPods:
 
 def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None:
     """Keep the newest plan of each workload; one that says how many more there will be calls for a decision."""
-    for one in recorded:
-        match one.event:
+    for record in recorded:
+        match record.event:
             case ReplicasPlanned() as event if event.carried_out_by is not ScalingMode.PREVIEW:
-                known, expires = state.planned.get(event.workload.key), times.to_seconds(event.expires)
+                before, expires = state.planned.get(event.workload.key), times.to_seconds(event.expires)
                 since = min(times.to_seconds(event.at), now)
                 if event.upcoming is not None:
                     expires += max((event.upcoming.by - event.at).total_seconds(), 0.0)
-                planned = PlannedReplicas(_wanted(event), since, min(expires, now + LONGEST), one.place)
+                planned = PlannedReplicas(_wanted(event), since, min(expires, now + LONGEST), record.place)
                 state.planned.upsert(event.workload.key, planned)
-                if planned.replicas > (event.current if known is None else known.replicas):
+                if planned.replicas > (event.current if before is None else before.replicas):
                     state.call(event.workload.cluster, now)
             case ReplicasPlanned() | ReplicasRefused() as event:
                 state.planned.remove(event.workload.key)
@@ -52,8 +52,9 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
 
 
 def _wanted(plan: ReplicasPlanned) -> int:
-    """The number that the plan leads to: the upcoming replicas, or, if only the rate of scaling limits them, all of them."""
+    """The number of replicas that the plan leads to."""
     later = 0 if plan.upcoming is None else plan.upcoming.replicas
+    # The HPA goes there step by step, as its rates allow, and nodes take minutes.
     if plan.carried_out_by is ScalingMode.HPA and plan.stabilized is not None:
         later = max(later, plan.stabilized)
     return max(plan.replicas, min(later, plan.most))
@@ -67,7 +68,7 @@ def expire(state: ScalerState, now: float) -> None:
 
 
 def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
-    """The pods that are missing, `most` at most; the workloads that miss the fewest come first."""
+    """The pods that are missing, `most` at most."""
     planned = {key: plan for key, plan in state.planned.items() if key.startswith(f"{cluster}/")}
     if not planned:
         return PlannedPods()
@@ -77,17 +78,18 @@ def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
         lacking = planned[key].replicas - sum(index.staying(shape) for shape in shapes)
         if shapes and lacking > 0:
             missing.append((lacking, key, newest(index, shapes)))
-    found: list[SchedulablePod] = []
+    planned_pods: list[SchedulablePod] = []
     places: dict[str, Place] = {}
+    # Those that miss the fewest first, so that one workload cannot take the room of all others.
     for lacking, key, shape in sorted(missing):
         nature, name = new_nature(index, shape), key.rsplit("/", 1)[1]
         mine = [
             SchedulablePod(f"{name} (planned {number + 1})", nature, "Pending", planned[key].since)
-            for number in range(min(lacking, most - len(found)))
+            for number in range(min(lacking, most - len(planned_pods)))
         ]
         places.update({pod.key: planned[key].place for pod in mine})
-        found += mine
-    return PlannedPods(found, places)
+        planned_pods += mine
+    return PlannedPods(planned_pods, places)
 
 
 def shapes_of(state: ScalerState, workloads: Collection[str]) -> dict[str, list[str]]:
@@ -97,7 +99,7 @@ def shapes_of(state: ScalerState, workloads: Collection[str]) -> dict[str, list[
         if fact.owner is not None:
             controllers.get(f"{fact.cluster}/{fact.namespace}/{fact.owner.kind}/{fact.owner.name}", []).append(key)
     index = state.ready_index()
-    return {key: [shape for one in mine for shape in index.shapes_of(one)] for key, mine in controllers.items()}
+    return {key: [shape for controller in mine for shape in index.shapes_of(controller)] for key, mine in controllers.items()}
 
 
 def newest(index: PlacedPodIndex, shapes: Sequence[str]) -> str:
@@ -111,9 +113,10 @@ def _newness(index: PlacedPodIndex, shape: str) -> tuple[bool, datetime, str]:
 
 
 def new_nature(index: PlacedPodIndex, shape: str) -> PodNature:
-    """The nature of a new pod of a shape. A volume that each pod has of its own is not made yet, so it can be anywhere."""
-    found = index.nature(shape)
-    if not any(volume.own for volume in found.shape.volumes):
-        return found
-    volumes = tuple(replace(volume, terms=()) if volume.own else volume for volume in found.shape.volumes)
-    return replace(found, shape=replace(found.shape, volumes=volumes))
+    """The nature of a new pod of a shape."""
+    nature = index.nature(shape)
+    if not any(volume.own for volume in nature.shape.volumes):
+        return nature
+    # A volume that each pod has of its own is not made yet, so that it can be anywhere.
+    volumes = tuple(replace(volume, terms=()) if volume.own else volume for volume in nature.shape.volumes)
+    return replace(nature, shape=replace(nature.shape, volumes=volumes))

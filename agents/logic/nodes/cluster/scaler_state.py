@@ -181,9 +181,9 @@ class ScalerState:
         """Why the facts about a cluster cannot be trusted; None if every needed topic has a running source."""
         for topic in NEEDED:
             seen = [
-                now - times.to_seconds(one.at) <= SILENT * one.period
-                for key, one in self.reports.items()
-                if key.startswith(f"{cluster}/") and topic in one.sees
+                now - times.to_seconds(report.at) <= SILENT * report.period
+                for key, report in self.reports.items()
+                if key.startswith(f"{cluster}/") and topic in report.sees
             ]
             if not any(seen):
                 return f"no source reports facts of '{topic}' for this cluster" + (" any more" if seen else " yet")
@@ -219,22 +219,24 @@ class ScalerState:
                 pass
 
     def _is_news(self, event: NodeGroupSeen, known: NodeGroupSeen) -> bool:
-        """Whether a group has changed, apart from a size that our plan set, for which no waiting pod waits."""
+        """Whether a group has changed in something that a waiting pod may have waited for."""
+        # Not in a size that our own plan has set.
         plan = self.plans.get(f"{event.cluster}/group/{event.group}")
         size = known.desired if plan is not None and event.desired == plan.after else event.desired
         return replace(event, at=known.at, desired=size) != known
 
     def _not_coming(self, cluster: str, group: str, why: str) -> None:
         """The growth failed, so no node comes for the nodes that it was for, unless one came already."""
-        for key, one in list(self.replacements.items()):
-            if key.startswith(f"{cluster}/") and one.group == group and not one.node:
-                self.replacements.upsert(key, replace(one, failed=why))
+        for key, started in list(self.replacements.items()):
+            if key.startswith(f"{cluster}/") and started.group == group and not started.node:
+                self.replacements.upsert(key, replace(started, failed=why))
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
-        """Record a notice. One about an unknown instance is ignored, and a weaker one does not replace an earlier one."""
+        """Record a notice. One about an unknown instance is ignored."""
         key = f"{event.cluster}/{event.instance}"
-        known = self.notices.get(key)
-        weaker = known is not None and BY_WEIGHT.index(event.kind) < BY_WEIGHT.index(known.fact.kind)
+        before = self.notices.get(key)
+        # A recommendation that comes after an interruption must not lift its deadline.
+        weaker = before is not None and BY_WEIGHT.index(event.kind) < BY_WEIGHT.index(before.fact.kind)
         if key in self.instances and not weaker:
             self.notices.upsert(key, KnownNotice(event, place))
             self.call(event.cluster, now)
@@ -288,7 +290,7 @@ class ScalerState:
                 self._object(event, now)
 
     def _shape(self, key: str, event: PodShapeSeen) -> None:
-        """A refused shape is judged again when it is published again."""
+        # A refused shape is judged again when it is published again: others of its namespace may be gone.
         if key in self.shapes and key not in self.refused:
             return
         objection = affinity_limits.objection(event, self._index.rules(event.cluster, event.namespace))
@@ -327,9 +329,9 @@ class ScalerState:
                 pass
 
     def _pod(self, event: PodPlacementChanged, place: Place, now: float) -> None:
-        """A pod that cites an unknown shape is ignored; its source publishes both again soon."""
         key, shape = f"{event.cluster}/{event.pod.uid}", f"{event.cluster}/{event.shape}"
         if shape not in self.shapes:
+            # Its source publishes both again soon.
             return
         before = self.pods.get(key)
         nominated = event.node is None and bool(event.nominated)
@@ -363,7 +365,7 @@ class ScalerState:
             self._release(pod.shape)
 
     def _release(self, shape: str) -> None:
-        """A shape goes with the last pod that cites it; its source publishes it again when a new one comes."""
+        """Forget a shape with the last pod that cites it; its source publishes it again when a new one comes."""
         if not self._index.cited(shape):
             self.shapes.remove(shape)
             self.refused.remove(shape)
@@ -382,5 +384,6 @@ class ScalerState:
                     self.finished.append((key, plan, event))
                     if key.split("/")[1] == "group":
                         self._not_coming(event.subject.cluster, plan.group, f"its growth was {event.result.value}")
-                    if event.detail is not OutcomeDetail.MOVED:  # then new facts are to come, and the next look is soon
+                    # Where the world had moved on, new facts are to come, and a look before them would plan the same.
+                    if event.detail is not OutcomeDetail.MOVED:
                         self.call(event.subject.cluster, now)

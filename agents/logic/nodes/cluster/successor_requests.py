@@ -1,8 +1,8 @@
 """What the successor of a pod will request: the webhook gives a new pod what is recommended for its workload.
 
 A removal that is simulated with the requests of the pods that go may fill nodes on which their successors find no place, and
-growth for pods that are to come may be too small. Only amounts that containers request now are replaced, as the webhook does; a
-pod that requests as a whole is taken as it is. What an EHPA or a LimitRange keeps of a recommendation is not looked at.
+growth for pods that are to come may be too small. A pod that requests as a whole is taken as it is, and what an EHPA or a
+LimitRange keeps of a recommendation is not looked at.
 """
 
 import math
@@ -66,8 +66,8 @@ class SuccessorRequests:
         """The natures of successors, by the natures of those pods that will differ from theirs."""
         if not len(self.recommended):
             return {}
-        found = {nature: self._successor(nature, fact, _workload(controllers, cluster, fact)) for nature, fact in natures}
-        return {nature: successor for nature, successor in found.items() if successor is not None}
+        successors = {nature: self._successor(nature, fact, _workload(controllers, cluster, fact)) for nature, fact in natures}
+        return {nature: successor for nature, successor in successors.items() if successor is not None}
 
     def _successor(self, nature: PodNature, fact: PodShapeSeen, workload: str) -> PodNature | None:
         targets = self.recommended.get(workload) if workload else None
@@ -77,6 +77,7 @@ class SuccessorRequests:
         changes: dict[str, int] = {}
         for container, requests in fact.containers.items():
             for resource, amount in targets.containers.get(container, {}).items():
+                # The webhook replaces an amount that a container requests, and adds none.
                 if resource in requests:
                     changes[resource] = changes.get(resource, 0) + amount - requests[resource]
         wanted = {
@@ -97,6 +98,6 @@ def _workload(controllers: ObjectTable[ReplicaControllerChanged], cluster: str, 
     owner = fact.owner
     if owner is None:
         return ""
-    known = controllers.get(f"{cluster}/{fact.namespace}/{owner.kind}/{owner.name}")
-    top = owner if known is None or known.owner is None else known.owner
+    controller = controllers.get(f"{cluster}/{fact.namespace}/{owner.kind}/{owner.name}")
+    top = owner if controller is None or controller.owner is None else controller.owner
     return f"{cluster}/{fact.namespace}/{top.kind}/{top.name}"

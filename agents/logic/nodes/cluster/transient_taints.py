@@ -50,8 +50,8 @@ class TransientTaints:
         return key in _PASSING or self._starts(key) or key in self.status or key.startswith(_STATUS)
 
     def usable(self, fact: NodeDetailsChanged) -> bool:
-        """Whether nothing but its kubelet's own word could make a node not ready."""
-        return not any(fact.conditions.get(one) == "True" for one in _UNUSABLE) and not any(
+        """Whether no condition or taint makes the node unusable, whatever its kubelet says of being ready."""
+        return not any(fact.conditions.get(condition) == "True" for condition in _UNUSABLE) and not any(
             taint.key in _NOT_READY or self._starts(taint.key) for taint in fact.taints
         )
 

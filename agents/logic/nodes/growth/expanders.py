@@ -20,8 +20,9 @@ INVALID = "PriorityConfigMapInvalid"
 ABOUT_PRIORITIES = frozenset((NOT_MATCHED, NONE_MATCHED, INVALID))
 
 GIB = 2**30
+# Added to both sides of a price ratio, so that tiny pods do not make it jump.
 STABLE_CPU, STABLE_MEMORY = 500, 500 * 2**20
-"""A pod that is added to both sides of a price ratio, so that tiny pods do not make it jump."""
+"""What an imagined pod asks for, in thousandths of a core and bytes."""
 PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 """The cores of the node that suits a cluster of up to so many nodes; larger clusters suit `PREFERRED_BEYOND`."""
 PREFERRED_BEYOND = 32
@@ -158,8 +159,8 @@ def keep(
         return [option for option in options if option.pods == most]
     if expander is Expander.LEAST_NODES:
         some = [option for option in options if option.nodes > 0]
-        least = min((one.nodes for one in some), default=0)
-        return [one for one in some if one.nodes == least]
+        least = min((option.nodes for option in some), default=0)
+        return [option for option in some if option.nodes == least]
     if expander is Expander.LEAST_WASTE:
         return _lowest(options, [waste(option) for option in options])
     if expander is Expander.PRICE:
@@ -175,14 +176,12 @@ def _answered(options: Sequence[ExpanderOption], answer: ExpanderAnswer | None) 
 
 
 def _chosen(options: list[ExpanderOption], answer: ExpanderAnswer | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
-    """Those that an external expander keeps; all if it fails or keeps none. Source: grpcclientstrategy in expander/grpcplugin.
-
-    Unlike upstream's, a group that it left out gets no node by being like one that it keeps, because it could tell them apart.
-    """
+    """Those that an external expander keeps; all if it fails or keeps none. Source: grpcclientstrategy in expander/grpcplugin."""
     if answer is None:
         return options
     if answer.failed:
         events.append((FAILED, ""))
+    # Unlike upstream's, a group that it left out gets no node by being like one that it keeps: it could tell them apart.
     left_out = answer.asked - answer.kept
     kept = [option for option in options if option.group in answer.kept]
     return [replace(option, similar=tuple(name for name in option.similar if name not in left_out)) for option in kept] or options
@@ -197,8 +196,7 @@ def draw(seed: int, count: int) -> int:
 def waste(option: ExpanderOption) -> float:
     """The share of the new nodes' CPU plus that of their memory that the pods leave idle.
 
-    Source: leastwaste.BestOptions in expander/waste; it uses capacity, and its result for no nodes is that of a floating-point
-    division by zero.
+    Source: leastwaste.BestOptions in expander/waste, which uses capacity.
     """
     cpu, memory = option.template.capacity.get(CPU, 0), option.template.capacity.get(MEMORY, 0)
     return _idle(cpu * option.nodes, option.cpu) + _idle(memory * option.nodes, option.memory)
@@ -208,11 +206,13 @@ def _idle(available: int, wanted: int) -> float:
     left = available - wanted
     if available:
         return left / available
+    # Go's division by zero, of which Python makes an error.
     return math.nan if not left else math.copysign(math.inf, left)
 
 
 def _lowest(options: list[ExpanderOption], scores: list[float]) -> list[ExpanderOption]:
-    """The options with the lowest score. NaN is neither lower than nor equal to anything, so it stays only if it is first."""
+    """The options with the lowest score."""
+    # Not `min`: NaN is neither lower than nor equal to anything, and stays only if it is first, as upstream has it.
     kept: list[ExpanderOption] = []
     lowest = 0.0
     for option, score in zip(options, scores, strict=True):
@@ -224,16 +224,17 @@ def _lowest(options: list[ExpanderOption], scores: list[float]) -> list[Expander
 
 
 def _first(options: list[ExpanderOption], priorities: Priorities | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
-    """Those with the highest priority. Source: priority.BestOptions in expander/priority; below -1 nothing ever matches."""
+    """Those with the highest priority. Source: priority.BestOptions in expander/priority."""
     if priorities is None or not options:
         return options
-    found = [priorities.of(option.group) for option in options]
-    events += [(NOT_MATCHED, one.group) for one, prio in zip(options, found, strict=True) if prio is None]
-    best = max((prio for prio in found if prio is not None and prio >= -1), default=None)
+    prios = [priorities.of(option.group) for option in options]
+    events += [(NOT_MATCHED, option.group) for option, prio in zip(options, prios, strict=True) if prio is None]
+    # Upstream begins with -1, so that below it nothing ever matches.
+    best = max((prio for prio in prios if prio is not None and prio >= -1), default=None)
     if best is None:
         events.append((NONE_MATCHED, ""))
         return options
-    return [one for one, prio in zip(options, found, strict=True) if prio == best]
+    return [option for option, prio in zip(options, prios, strict=True) if prio == best]
 
 
 def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[ExpanderOption]:
@@ -242,7 +243,7 @@ def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[Ex
     if prices is None:
         return options
     priced = [option for option in options if option.group in prices.nodes]
-    return _lowest(priced, [price_score(one, prices, around.cluster_nodes) for one in priced])
+    return _lowest(priced, [price_score(option, prices, around.cluster_nodes) for option in priced])
 
 
 def price_score(option: ExpanderOption, prices: Prices, cluster_nodes: int) -> float:
@@ -255,4 +256,5 @@ def price_score(option: ExpanderOption, prices: Prices, cluster_nodes: int) -> f
     preferred = next((cores for most, cores in PREFERRED if cluster_nodes <= most), PREFERRED_BEYOND) * 1000
     cpu = max(option.template.capacity.get(CPU, 0), 1)
     unfitness = max(preferred / cpu, cpu / preferred)
+    # Upstream: the more nodes are added, the less it matters whether one of them suits the cluster's size.
     return ((unfitness - 1) * (1 - math.tanh((option.nodes - 1) / 15)) + 1) * spent

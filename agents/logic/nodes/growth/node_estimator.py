@@ -82,9 +82,9 @@ def estimate(
         group = groups[place]
         shortly = rules.fast_path and place == places[-1] and _computable(group.shape)
         placed[place] = (work.pack_shortly if shortly else work.pack)(cluster.shape(group.shape), group.count)
-    found = NodeEstimate(len(work.used) + work.reckoned, tuple(placed), limited=work.refused)
+    estimated = NodeEstimate(len(work.used) + work.reckoned, tuple(placed), limited=work.refused)
     cluster.revert(mark)
-    return found
+    return estimated
 
 
 def order(groups: Sequence[PodGroup], node: SchedulingNode) -> list[int]:
@@ -140,6 +140,7 @@ class _Packing:
         done = self._on_added(shape, pods)
         alike = placement.alike(self.cluster, shape)
         while done < pods:
+            # What an empty node took its copies take as well, and those that come after it are all empty.
             untouched = self.cluster.size - 1 not in self.used
             taken = self._on_last(shape, pods - done) if alike else self._one_on_last(shape)
             if not taken and not self._add(shape):
@@ -149,9 +150,10 @@ class _Packing:
                 done += self._on_copies(shape, pods - done, taken)
         return done
 
-    def _on_copies(self, shape: ShapeId, pods: int, each: int) -> int:
-        """Pods on as many further new nodes as they need, if each takes so many, but for the last of them."""
-        number = min(pods // each, self.left)
+    def _on_copies(self, shape: ShapeId, pods: int, share: int) -> int:
+        """Pods on as many further new nodes as they need, if each takes a share, but for the last of them."""
+        # All at once, because a loop would take a time in proportion to the nodes.
+        number = min(pods // share, self.left)
         if not number:
             return 0
         start = self.cluster.size
@@ -160,9 +162,9 @@ class _Packing:
         rows = np.arange(start, start + number)
         for pod in self._pods:
             self.cluster.move(pod, rows, np.ones(number, np.int64))
-        self.cluster.move(shape, rows, np.full(number, each))
+        self.cluster.move(shape, rows, np.full(number, share))
         self.used.update(rows.tolist())
-        return number * each
+        return number * share
 
     def pack_shortly(self, shape: ShapeId, pods: int) -> int:
         """Place pods of one shape on one new node, and compute how many more such nodes the others need."""
@@ -170,14 +172,16 @@ class _Packing:
         if done == pods or not self._new():
             return done
         row = self.cluster.size - 1
-        each = self._on_last(shape, pods - done) if placement.alike(self.cluster, shape) else self._while_fits(shape, pods - done)
-        done += each
-        while each and done < pods and self.left:
+        share = (
+            self._on_last(shape, pods - done) if placement.alike(self.cluster, shape) else self._while_fits(shape, pods - done)
+        )
+        done += share
+        while share and done < pods and self.left:
             self.left -= 1
             self.reckoned += 1
-            done += min(each, pods - done)
+            done += min(share, pods - done)
         self.refused = self.refused or (done < pods and not self.left)
-        if each:
+        if share:
             self.used.add(row)
         return done
 
@@ -191,6 +195,7 @@ class _Packing:
 
     def _on_added(self, shape: ShapeId, pods: int) -> int:
         """Fill the nodes that this estimate has added, until a pod fits on none of them."""
+        # Not the nodes that are there: pods that fit on one of them were placed before.
         among = np.zeros(self.cluster.size, np.bool_)
         among[self.first :] = True
         rows, takes = placement.fill(self.cluster, shape, pods, among, self.scatter)
@@ -230,6 +235,7 @@ class _Packing:
     def _add(self, shape: ShapeId) -> bool:
         """Add a node for a pod that fits on none; False if it is useless to go on with pods of this shape."""
         last = self.cluster.size - 1
+        # The last node that was added took no pod of this shape, and neither would the next one.
         if (last >= self.first and last not in self.used) or not self._new():
             return False
         return bool(scheduler_filters.passes(self.cluster, shape, slice(last + 1, last + 2))[0])

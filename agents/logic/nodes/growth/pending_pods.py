@@ -57,14 +57,12 @@ def shapes(cluster: ScheduledCluster, pods: Sequence[SchedulablePod]) -> Counts:
 
 
 def by_shape(shapes: Counts) -> list[tuple[ShapeId, Counts]]:
-    """Each shape with the places of its pods, in the order in which they first appear.
-
-    Pods that upstream separates by controller are counted together where only the shape matters.
-    """
+    """Each shape with the places of its pods, in the order in which they first appear."""
+    # Pods that upstream separates by controller are counted together, because only the shape matters.
     order = np.argsort(shapes, kind="stable")
-    found, starts = np.unique(shapes[order], return_index=True)
+    kinds, starts = np.unique(shapes[order], return_index=True)
     places = np.split(order, starts[1:])
-    return sorted(zip(found.tolist(), places, strict=True), key=lambda one: int(one[1][0])) if len(shapes) else []
+    return sorted(zip(kinds.tolist(), places, strict=True), key=lambda pair: int(pair[1][0])) if len(shapes) else []
 
 
 def old_enough(pods: Sequence[SchedulablePod], settings: PendingSettings, now: float) -> list[SchedulablePod]:
@@ -85,13 +83,11 @@ def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: floa
 def impatient(
     pods: Sequence[SchedulablePod], nodes: Sequence[SchedulingNode], settings: PendingSettings, now: float
 ) -> list[SchedulablePod]:
-    """The pods for which a group is to grow now, without young ones that ask for GPUs and wait for room on one of the nodes.
-
-    Nodes with GPUs cost ten times others, and pods on them end: half a minute often spares one. Where no node has as many, no
-    room can come. Other pods wait for nothing.
-    """
+    """The pods for which a group is to grow now, without young ones that ask for GPUs and wait for room on one of the nodes."""
     if not settings.patience:
         return list(pods)
+    # Nodes with GPUs cost ten times others, and pods on them end: half a minute often spares one. Where no node has as many, no
+    # room can come.
     most = {name: max((node.allocatable.get(name, 0) for node in nodes), default=0) for name in settings.gpus}
     wait = {
         nature: any(0 < nature.shape.request(name) <= there for name, there in most.items()) for nature in set(map(NATURE, pods))
@@ -108,13 +104,11 @@ class SortedPendingPods:
 
 
 def place(cluster: ScheduledCluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> SortedPendingPods:
-    """Place the pods for which there is room, the most important first; the others need new nodes.
-
-    Expendable pods are left out and take no room; pods of DaemonSets never need a new node.
-    """
+    """Place the pods for which there is room, the most important first; the others need new nodes."""
     natures = set(map(NATURE, pods))
     unworthy = {nature for nature in natures if expendable(nature, settings)}
     daemons = {nature for nature in natures if is_daemon(nature)}
+    # The scheduler evicts expendable pods for others, so that they take no room.
     wanted = [pod for pod in pods if pod.nature not in unworthy] if unworthy else list(pods)
     kinds = shapes(cluster, wanted)
     ranks = {nature: -(nature.priority or 0) for nature in natures}
@@ -125,4 +119,5 @@ def place(cluster: ScheduledCluster, pods: Sequence[SchedulablePod], settings: P
         if row != placement.NOWHERE:
             placed.setdefault(row, []).append(wanted[place])
     left = [wanted[place] for place in sorted(order[rows == placement.NOWHERE].tolist())]
+    # A DaemonSet's pod is for a node that is there, and no other one helps it.
     return SortedPendingPods(placed, [pod for pod in left if pod.nature not in daemons])

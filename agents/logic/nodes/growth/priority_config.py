@@ -1,7 +1,7 @@
 """The priority expander's configuration: which groups go first, by patterns on their names.
 
-The patterns come from a ConfigMap and are matched against the names of groups, so they must be valid for Go's engine, and must
-not keep Python's engine busy for ever: a repetition of a part that repeats or has alternatives is refused.
+The patterns come from a ConfigMap and are matched against the names of groups. They must be valid for Go's engine, and must not
+keep Python's engine busy for ever.
 """
 
 import re
@@ -62,7 +62,7 @@ def _patterns(listed: object) -> tuple[re.Pattern[str], ...]:
         return ()
     if not isinstance(listed, list):
         raise PrioritiesError("the patterns of a priority are no list")
-    return tuple(pattern(_text(one)) for one in listed)
+    return tuple(pattern(_text(item)) for item in listed)
 
 
 def _text(item: object) -> str:
@@ -77,13 +77,16 @@ def pattern(text: str) -> re.Pattern[str]:
     """A pattern that both engines accept and that matches in reasonable time; raises PrioritiesError."""
     if len(text) > LONGEST_PATTERN:
         raise PrioritiesError(f"a pattern of {len(text)} characters is refused; {LONGEST_PATTERN} are the most")
+    # Without escapes and classes, in which the signs below mean themselves.
     plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text, flags=re.DOTALL)
     if re.search(r"\(\?(?![imsU:-]|P?<[A-Za-z_])|\(\?P?<[=!]|\(\?P=", plain) or re.search(r"\\[1-9]", text):
         raise PrioritiesError(f"'{text}' uses what Go's patterns do not have")
     repetitions = re.findall(r"(?<!\()[*+?{]\??", plain.removesuffix(".*"))
+    # Go's engine takes a time in proportion to the text. Python's tries all ways, of which these make exponentially many.
     if len(repetitions) > MOST_REPETITIONS or _choices(plain) > MOST_CHOICES or _repeats_a_choice(plain):
         raise PrioritiesError(f"'{text}' could take for ever to match")
     try:
+        # Go takes both forms of a named group.
         return re.compile(text.replace("(?<", "(?P<"))
     except (re.error, OverflowError, RecursionError) as error:
         raise PrioritiesError(f"'{text}' is no pattern: {error}") from error

@@ -105,7 +105,7 @@ class _Round:
     def sort(self, shapes: Iterable[ShapeId]) -> None:
         """Find the kind of each group, as far as these pods can distinguish groups."""
         keys = similar_node_groups.distinguishing_labels(self.cluster, shapes, [group.template for group in self.groups.values()])
-        templates = ((name, one.template) for name, one in self.groups.items())
+        templates = ((name, group.template) for name, group in self.groups.items())
         self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
 
     @property
@@ -149,71 +149,69 @@ def decide(
     `cluster` holds all nodes, the upcoming ones among them, and none of the pending pods.
     """
     mark = cluster.mark()
-    found = ScaleUp()
+    decision = ScaleUp()
     work = _Round(cluster, groups, settings)
     work.sort(np.unique(pending).tolist())
     left = np.arange(len(pending))
     for number in range(MOST_ROUNDS if settings.several else 1):
-        left = _round(work, pending, left, found, around)
-        if not len(left) or len(found.increases) == 0 or found.refused or number + 1 > len(found.choices):
+        left = _round(work, pending, left, decision, around)
+        if not len(left) or len(decision.increases) == 0 or decision.refused or number + 1 > len(decision.choices):
             break
     cluster.revert(mark)
-    return found
+    return decision
 
 
-def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: ExpanderContext) -> Counts:
+def _round(work: _Round, pending: Counts, left: Counts, decision: ScaleUp, around: ExpanderContext) -> Counts:
     """Choose one group for the pods that are left; the answer is which are left then."""
     shapes = pending_pods.by_shape(pending[left])
     capacity = work.capacity
-    able = _able(work, capacity, found)
+    able = _able(work, capacity, decision)
     fits = _fits(work, able, [shape for shape, _places in shapes])
     options, placed = _options(work, able, shapes, fits)
+    # Groups of one kind share one set, so that a thousand groups are a handful of sets.
     welcome = set().union(*{id(fit): fit for fit in fits.values()}.values())
-    found.remaining = [int(left[p]) for shape, places in shapes if shape not in welcome for p in places]
-    found.awaiting = sorted(set(left.tolist()) - set(found.remaining))
-    choice = expanders.choose(work.settings.expanders, options, around.after_choice if found.choices else around)
+    decision.remaining = [int(left[p]) for shape, places in shapes if shape not in welcome for p in places]
+    decision.awaiting = sorted(set(left.tolist()) - set(decision.remaining))
+    choice = expanders.choose(work.settings.expanders, options, around.after_choice if decision.choices else around)
     if choice.ask:
         kinds = tuple((work.cluster.shapes[shape], tuple(left[places].tolist())) for shape, places in shapes)
-        found.question = ExpanderQuestion(choice.ask, kinds, {option.group: placed[option.group] for option in choice.ask})
+        decision.question = ExpanderQuestion(choice.ask, kinds, {option.group: placed[option.group] for option in choice.ask})
     if choice.best is None:
         return left
     best = choice.best
     nodes, refused = _capped(work, best, capacity)
     if nodes < 1:
-        found.refused = refused
+        decision.refused = refused
         return left
-    found.choices.append(choice)
+    decision.choices.append(choice)
     taken = [int(left[p]) for (_shape, places), number in zip(shapes, placed[best.group], strict=True) for p in places[:number]]
-    _grow(work, best, nodes, taken, found)
+    _grow(work, best, nodes, taken, decision)
     mine = set(taken)
     rest = np.array([place for place in left.tolist() if place not in mine], np.int64)
-    found.awaiting = [place for place in found.awaiting if place not in mine]
+    decision.awaiting = [place for place in decision.awaiting if place not in mine]
     _assume(work, best, nodes, pending, np.array(taken, np.int64))
     return rest
 
 
-def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[GroupRow]:
+def _able(work: _Round, capacity: Mapping[str, int], decision: ScaleUp) -> list[GroupRow]:
     """The groups that may grow; the others are recorded with their reason."""
     able = []
     for group in work.groups.values():
         reason = work.skip(group, capacity)
         if reason:
-            found.skipped.setdefault(group.name, reason)
+            decision.skipped.setdefault(group.name, reason)
         else:
             able.append(group)
     kinds = dict.fromkeys(work.kinds[group.name] for group in able)
     if len(kinds) > MOST_ESTIMATES:
         allowed = set(list(kinds)[:MOST_ESTIMATES])
-        found.skipped.update({group.name: TOO_MANY for group in able if work.kinds[group.name] not in allowed})
+        decision.skipped.update({group.name: TOO_MANY for group in able if work.kinds[group.name] not in allowed})
         able = [group for group in able if work.kinds[group.name] in allowed]
     return able
 
 
 def _fits(work: _Round, able: list[GroupRow], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
-    """For each group the shapes that an empty new node of it takes.
-
-    Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group.
-    """
+    """For each group the shapes that an empty new node of it takes."""
     cluster = work.cluster
     kinds: dict[object, list[GroupRow]] = {}
     for group in able:
@@ -224,16 +222,18 @@ def _fits(work: _Round, able: list[GroupRow], shapes: list[ShapeId]) -> dict[str
     for template in templates:
         node_estimator.add(cluster, template)
     rows = slice(start, cluster.size)
+    # Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group,
+    # because the new nodes of two groups must not count for one another.
     taken = {shape: scheduler_filters.by_node(cluster, shape, rows) for shape in shapes}
     cluster.revert(mark)
-    found: dict[str, set[ShapeId]] = {}
+    fits: dict[str, set[ShapeId]] = {}
     for number, alike in enumerate(kinds.values()):
         mine = {shape for shape in shapes if taken[shape][number]}
         mine = {shape for shape in mine if not scheduler_filters.between_pods(cluster, shape)} | _between(
             cluster, templates[number], mine
         )
-        found.update({group.name: mine for group in alike})
-    return found
+        fits.update({group.name: mine for group in alike})
+    return fits
 
 
 def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: set[ShapeId]) -> set[ShapeId]:
@@ -244,9 +244,9 @@ def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: 
     mark = cluster.mark()
     row = cluster.size
     node_estimator.add(cluster, template)
-    found = {shape for shape in bound if scheduler_filters.passes(cluster, shape, slice(row, row + 1))[0]}
+    taken = {shape for shape in bound if scheduler_filters.passes(cluster, shape, slice(row, row + 1))[0]}
     cluster.revert(mark)
-    return found
+    return taken
 
 
 def not_growing(cluster: ScheduledCluster, groups: Sequence[GroupRow], settings: ScaleUpSettings) -> dict[str, str]:
@@ -266,9 +266,9 @@ def _options(
     """What each group would add, and how many pods of each shape would run there."""
     options: list[ExpanderOption] = []
     placed: dict[str, list[int]] = {}
-    known: dict[object, _Estimated] = {}
+    estimates: dict[object, _Estimated] = {}
     rules = work.settings.likeness
-    families = None if rules is None else SimilarNodeGroups([(one.name, one.template) for one in able], fits, rules)
+    families = None if rules is None else SimilarNodeGroups([(group.name, group.template) for group in able], fits, rules)
     for group in able:
         template = group.template
         if template is None or not fits[group.name]:
@@ -276,16 +276,14 @@ def _options(
         similar = () if families is None else families.of(group.name)
         limits = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
         key = (work.kinds[group.name], limits)
-        if key not in known:
-            known[key] = _estimate(work, template, shapes, fits[group.name], limits)
-        one = known[key]
-        if one.nodes and one.pods:
-            options.append(
-                ExpanderOption(
-                    group.name, one.nodes, template.node, one.pods, one.cpu, one.memory, gpu=group.gpu, similar=tuple(similar)
-                )
-            )
-            placed[group.name] = one.counts
+        if key not in estimates:
+            estimates[key] = _estimate(work, template, shapes, fits[group.name], limits)
+        estimate = estimates[key]
+        if estimate.nodes and estimate.pods:
+            wanted = (estimate.pods, estimate.cpu, estimate.memory)
+            option = ExpanderOption(group.name, estimate.nodes, template.node, *wanted, gpu=group.gpu, similar=tuple(similar))
+            options.append(option)
+            placed[group.name] = estimate.counts
     return options, placed
 
 
@@ -317,6 +315,7 @@ def _thresholds(work: _Round, group: GroupRow, similar: Sequence[str]) -> tuple[
     limits = work.settings.limits
     free = sum(max(work.groups[name].most - work.targets[name], 0) for name in (group.name, *similar))
     left = limits.nodes - work.cluster.size
+    # As upstream's limiter reads them: 0 sets no limit, and a negative one allows nothing.
     return limits.at_once, free or -1, (left if left > 0 else -1) if limits.nodes else 0
 
 
@@ -334,18 +333,19 @@ def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> 
     return nodes, ""
 
 
-def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found: ScaleUp) -> None:
+def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], decision: ScaleUp) -> None:
     """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
     names = [best.group, *best.similar]
     targets = similar_node_groups.share_nodes([replace(work.groups[name], target=work.targets[name]) for name in names], nodes)
     for name in names:
         if name in targets:
             mine = tuple(pods) if name == best.group else ()
-            found.increases.append(GroupIncrease(name, work.targets[name], targets[name], mine))
+            decision.increases.append(GroupIncrease(name, work.targets[name], targets[name], mine))
             work.targets[name] = targets[name]
-    if pods and best.group not in targets and found.increases:
-        last = found.increases[-1]
-        found.increases[-1] = GroupIncrease(last.group, last.before, last.after, tuple(pods))
+    if pods and best.group not in targets and decision.increases:
+        # The whole load went to groups that are like the chosen one.
+        last = decision.increases[-1]
+        decision.increases[-1] = GroupIncrease(last.group, last.before, last.after, tuple(pods))
 
 
 def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, taken: Counts) -> None:
@@ -362,9 +362,9 @@ def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, tak
 
 def why_not(cluster: ScheduledCluster, groups: Sequence[GroupRow], shape: ShapeId) -> dict[str, scheduler_filters.FilterFailure]:
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
-    found: dict[str, scheduler_filters.FilterFailure] = {}
+    failures: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
-    keys = similar_node_groups.distinguishing_labels(cluster, [shape], [one.template for one in groups])
+    keys = similar_node_groups.distinguishing_labels(cluster, [shape], [group.template for group in groups])
     for group in groups:
         if group.template is None:
             continue
@@ -376,8 +376,8 @@ def why_not(cluster: ScheduledCluster, groups: Sequence[GroupRow], shape: ShapeI
             cluster.revert(mark)
         verdict = known[kind]
         if verdict is not None:
-            found[group.name] = verdict
-    return found
+            failures[group.name] = verdict
+    return failures
 
 
 def below_minimum(groups: Sequence[GroupRow], cluster: ScheduledCluster, settings: ScaleUpSettings) -> list[GroupIncrease]:

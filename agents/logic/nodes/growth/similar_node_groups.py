@@ -77,8 +77,8 @@ def _keys(shape: PodShape) -> Iterator[str]:
     yield from (key for key, _value in shape.node_selector)
     for term in (*(shape.node_terms or ()), *(term for volume in shape.volumes for term in volume.terms)):
         yield from (expression.key for expression in term.expressions)
-    yield from (one.key for one in (*shape.affinity, *shape.anti_affinity))
-    yield from (one.key for one in shape.spread)
+    yield from (term.key for term in (*shape.affinity, *shape.anti_affinity))
+    yield from (constraint.key for constraint in shape.spread)
 
 
 def of(template: GroupTemplate, keys: Collection[str]) -> TemplateKind:
@@ -86,6 +86,7 @@ def of(template: GroupTemplate, keys: Collection[str]) -> TemplateKind:
     node = template.node
     labels = tuple(pair for pair in node.labels if pair[0] in keys and pair[0] != HOSTNAME)
     amounts = tuple(sorted(node.allocatable.items())), tuple(sorted(node.attachable.items()))
+    # Pods by identity: equal ones of several groups are one object, and comparing shapes costs more.
     return labels, node.taints, node.unschedulable, amounts, tuple(map(id, template.pods))
 
 
@@ -132,8 +133,9 @@ class SimilarNodeGroups:
                 for other in self._rivals[kind[0]]
                 if takes <= self._sample[other][1] and alike(mine, self._sample[other][0], self._rules)
             ]
-            self._peers[kind] = sorted((one for other in similar for one in self._members[other]), key=self._place.__getitem__)
-        return [one for one in self._peers[kind] if one != name]
+            peers = (member for other in similar for member in self._members[other])
+            self._peers[kind] = sorted(peers, key=self._place.__getitem__)
+        return [peer for peer in self._peers[kind] if peer != name]
 
 
 def bucket(node: SchedulingNode, rules: SimilarityRules) -> tuple[tuple[str, str], ...] | None:
@@ -144,16 +146,16 @@ def bucket(node: SchedulingNode, rules: SimilarityRules) -> tuple[tuple[str, str
     return tuple((key, mine[key]) for key in rules.labels) if mine.keys() >= set(rules.labels) else None
 
 
-def alike(one: TemplateUsage, other: TemplateUsage, rules: SimilarityRules) -> bool:
+def alike(first: TemplateUsage, other: TemplateUsage, rules: SimilarityRules) -> bool:
     """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset."""
     if rules.labels:
-        mine, yours = dict(one.node.labels), dict(other.node.labels)
+        mine, yours = dict(first.node.labels), dict(other.node.labels)
         return all(key in mine and key in yours and mine[key] == yours[key] for key in rules.labels)
     return (
-        _same_size(one.node.capacity, other.node.capacity, rules.memory)
-        and _all_within(one.node.allocatable, other.node.allocatable, rules.allocatable)
-        and _all_within(_free(one), _free(other), rules.free)
-        and _labels(one.node, rules) == _labels(other.node, rules)
+        _same_size(first.node.capacity, other.node.capacity, rules.memory)
+        and _all_within(first.node.allocatable, other.node.allocatable, rules.allocatable)
+        and _all_within(_free(first), _free(other), rules.free)
+        and _labels(first.node, rules) == _labels(other.node, rules)
     )
 
 
@@ -164,8 +166,8 @@ def _same_size(mine: Mapping[str, int], yours: Mapping[str, int], memory: float)
     return all(_within(mine[name], yours[name], memory if name == MEMORY else 0.0) for name in mine)
 
 
-def _free(one: TemplateUsage) -> dict[str, int]:
-    return {name: amount - one.used.get(name, 0) for name, amount in one.node.allocatable.items()}
+def _free(template: TemplateUsage) -> dict[str, int]:
+    return {name: amount - template.used.get(name, 0) for name, amount in template.node.allocatable.items()}
 
 
 def _all_within(mine: Mapping[str, int], yours: Mapping[str, int], share: float) -> bool:
@@ -199,9 +201,9 @@ MOST_NODES = 100_000
 def share_nodes(groups: Sequence[GroupRow], nodes: int) -> dict[str, int]:
     """The new targets of the groups that grow by `nodes` together, as far as their maxima let them.
 
-    One node at a time goes to the group with the lowest target, the earlier one among equals; groups at or above their maximum
-    get none. Source: BalanceScaleUpBetweenGroups in processors/nodegroupset/balancing_processor.go.
+    Source: BalanceScaleUpBetweenGroups in processors/nodegroupset/balancing_processor.go.
     """
+    # One node at a time goes to the group with the lowest target, the earlier one among equals.
     able = [(group.target, place) for place, group in enumerate(groups) if group.target < group.most]
     heapq.heapify(able)
     targets: dict[str, int] = {}

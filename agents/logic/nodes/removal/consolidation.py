@@ -66,14 +66,14 @@ class CheaperNode:
 class Consolidation:
     """Cheaper nodes in the order of the search, nodes that were tried in vain, and why nodes stay."""
 
-    found: list[CheaperNode] = field(default_factory=list)
+    options: list[CheaperNode] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     kept: dict[str, StayingNode] = field(default_factory=dict)
 
 
 def about(asked: ConsolidationRequest, name: str) -> ConsolidationRequest:
     """The same request, beginning with a node, even if that was tried in vain lately."""
-    resting = {one: why for one, why in asked.resting.items() if one != name or why is not StayReason.RECENT}
+    resting = {node: why for node, why in asked.resting.items() if node != name or why is not StayReason.RECENT}
     return replace(asked, resting=resting, first=name)
 
 
@@ -105,17 +105,17 @@ class _Search:
         self.used: set[str] = set()
         self.reached: set[Row] = set()
 
-    def price(self, one: NodeRow) -> float:
-        return self.asked.prices[one.group]
+    def price(self, node: NodeRow) -> float:
+        return self.asked.prices[node.group]
 
-    def stays_here(self, one: NodeRow) -> bool:
+    def stays_here(self, node: NodeRow) -> bool:
         """Whether a node's pods must move, may move, and fit on no node that is there."""
-        if one.name not in self.fits:
+        if node.name not in self.fits:
             self.tries -= 1
             point = self._point()
-            self.fits[one.name] = self.down.movable(self.cluster, one, self.scene)
+            self.fits[node.name] = self.down.movable(self.cluster, node, self.scene)
             self._back(point)
-        result = self.fits[one.name]
+        result = self.fits[node.name]
         return isinstance(result, StayingNode) and result.reason is StayReason.NO_PLACE
 
     def look(self, seed: NodeRow) -> None:
@@ -125,6 +125,7 @@ class _Search:
             self._in_vain(seed, result if isinstance(result, StayingNode) else StayingNode(StayReason.FITS))
             return
         others = self._neighbours(seed)
+        # The most that could be saved, before anything is simulated.
         most = sum(sorted(map(self.price, (seed, *others)))[-self.asked.most :])
         best: tuple[CheaperNode, GroupTemplate] | None = None
         for price, group, template in self.targets:
@@ -133,34 +134,36 @@ class _Search:
             if self.tries <= 0:
                 break
             point = self._point()
-            chosen, _rows = self._move_together(template, [seed, *(one for one in others if one.group != group)])
+            chosen, _rows = self._move_together(template, [seed, *(node for node in others if node.group != group)])
             self._back(point)
             before = sum(map(self.price, chosen))
-            option = CheaperNode(group, tuple(one.name for one in chosen), before, price)
+            option = CheaperNode(group, tuple(node.name for node in chosen), before, price)
             saves = bool(chosen) and worth(before, price, self.asked.savings)
             if saves and (best is None or option.saved > best[0].saved + TINY):
                 best = option, template
         if best is None:
             self._in_vain(seed, StayingNode(StayReason.NOT_CHEAPER))
             return
-        _chosen, rows = self._move_together(best[1], [one for one in (seed, *others) if one.name in best[0].names])
+        replaced = [node for node in (seed, *others) if node.name in best[0].names]
+        _chosen, rows = self._move_together(best[1], replaced)
         self.reached |= rows
-        self.outcome.found.append(best[0])
+        self.outcome.options.append(best[0])
         self.used |= {*best[0].names}
-        self.spare.subtract(one.group for one in (seed, *others) if one.name in best[0].names)
+        self.spare.subtract(node.group for node in replaced)
+        # The moves stay in the cluster, so that what fitted before may not fit any more.
         self.fits.clear()
 
-    def _in_vain(self, one: NodeRow, stay: StayingNode) -> None:
-        self.outcome.kept[one.name] = stay
-        self.outcome.tried.append(one.name)
+    def _in_vain(self, node: NodeRow, stay: StayingNode) -> None:
+        self.outcome.kept[node.name] = stay
+        self.outcome.tried.append(node.name)
 
     def _neighbours(self, seed: NodeRow) -> list[NodeRow]:
         """Further nodes that a new one may replace together with the first."""
         neighbours: list[NodeRow] = []
         others = (node for node in self.nodes if node is not seed and self.open(node))
-        for one in islice(others, 2 * MOST_NEIGHBOURS if self.asked.most > 1 else 0):
-            if len(neighbours) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(one):
-                neighbours.append(one)
+        for node in islice(others, 2 * MOST_NEIGHBOURS if self.asked.most > 1 else 0):
+            if len(neighbours) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(node):
+                neighbours.append(node)
         return neighbours
 
     def _move_together(self, template: GroupTemplate, nodes: Sequence[NodeRow]) -> tuple[list[NodeRow], set[Row]]:
@@ -173,13 +176,14 @@ class _Search:
         chosen: list[NodeRow] = []
         reached: set[Row] = set()
         for node in nodes:
-            siblings = sum(each.group == node.group for each in chosen)
+            siblings = sum(earlier.group == node.group for earlier in chosen)
             if node.row in reached or len(chosen) >= self.asked.most or siblings >= self.spare[node.group]:
                 continue
             self.tries -= 1
             point = self._point()
             result = self.down.movable(self.cluster, node, self.scene)
             rows = {to for to, _pods in result.moves} if isinstance(result, UnneededNode) else set()
+            # A node that needs nothing of the new one is left to scale-down.
             if row in rows:
                 chosen.append(node)
                 reached |= rows
@@ -189,9 +193,9 @@ class _Search:
                 self._back(point)
         return chosen, reached
 
-    def open(self, one: NodeRow) -> bool:
+    def open(self, node: NodeRow) -> bool:
         """Whether a node is not part of an earlier finding."""
-        return one.name not in self.used and one.row not in self.reached
+        return node.name not in self.used and node.row not in self.reached
 
     def _point(self) -> tuple[object, list[int]]:
         return self.cluster.mark(openings=True), list(self.scene.budgets.left)
@@ -215,8 +219,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
 ) -> Consolidation:
     """Look for cheaper nodes, beginning with the nodes whose idle part costs most. The cluster is left as it was.
 
-    `closed`: rows that take no pods and are no candidates. Candidates are the nodes that scale-down would remove if they were
-    unused; one that is unneeded already goes without a successor.
+    `closed`: rows that take no pods and are no candidates.
     """
     used = np.nan_to_num(unneeded_nodes.usage(cluster), nan=1.0, posinf=1.0)
     able: list[NodeRow] = []
@@ -227,34 +230,35 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
             outcome[node.name] = StayingNode(reason)
         elif node.row not in closed:
             able.append(node)
-    able.sort(key=lambda one: (one.name != asked.first, -asked.prices[one.group] * (1 - float(used[one.row])), one.name))
+    able.sort(key=lambda node: (node.name != asked.first, -asked.prices[node.group] * (1 - float(used[node.row])), node.name))
     spare = Counter({name: size.target - size.deleting - size.least for name, size in groups.items()})
     search = _Search(down, cluster, able, templates, scene, asked, spare)
     search.outcome.kept = outcome
     start = cluster.mark(openings=True)
     left = list(scene.budgets.left)
     cluster.open[list(closed)] = False
-    for one in able:
-        if search.tries <= 0 or len(search.outcome.found) >= MOST_FOUND:
+    for node in able:
+        if search.tries <= 0 or len(search.outcome.options) >= MOST_FOUND:
             break
-        if search.open(one) and spare[one.group] > 0:
-            search.look(one)
+        if search.open(node) and spare[node.group] > 0:
+            search.look(node)
     cluster.revert(start)
     scene.budgets.left[:] = left
     return search.outcome
 
 
-def _unfit(one: NodeRow, groups: Mapping[str, GroupRow], asked: ConsolidationRequest, down: ScaleDown) -> StayReason | None:
+def _unfit(node: NodeRow, groups: Mapping[str, GroupRow], asked: ConsolidationRequest, down: ScaleDown) -> StayReason | None:
     """Why a node is not considered, by the node itself and its group."""
-    size = groups.get(one.group)
+    size = groups.get(node.group)
     if size is None:
         return StayReason.NOT_AUTOSCALED
     reasons = (
-        (StayReason.DELETING, one.deleting is not None),
-        (StayReason.DISABLED, one.disabled),
-        (StayReason.NOT_READY, not one.ready),
+        (StayReason.DELETING, node.deleting is not None),
+        (StayReason.DISABLED, node.disabled),
+        (StayReason.NOT_READY, not node.ready),
         (StayReason.MIN_SIZE, size.target - size.deleting <= size.least),
-        (StayReason.NO_PRICE, one.group not in asked.prices),
-        (StayReason.OTHER, one.name in down.unneeded),
+        (StayReason.NO_PRICE, node.group not in asked.prices),
+        # It goes without a successor.
+        (StayReason.OTHER, node.name in down.unneeded),
     )
-    return asked.resting.get(one.name) or next((reason for reason, holds in reasons if holds), None)
+    return asked.resting.get(node.name) or next((reason for reason, holds in reasons if holds), None)

@@ -102,18 +102,18 @@ class DisruptionBudgets:
         self.budgets = [budget for budget in budgets if budget.namespace not in self.crowded]
         self.left = [budget.allowed for budget in self.budgets]
         self._spaces: dict[str, list[int]] = {}
-        for place, one in enumerate(self.budgets):
-            self._spaces.setdefault(one.namespace, []).append(place)
+        for place, budget in enumerate(self.budgets):
+            self._spaces.setdefault(budget.namespace, []).append(place)
         self._known: dict[PodNature, tuple[int, ...]] = {}
 
     def of(self, nature: PodNature) -> tuple[int, ...]:
         """The places of the budgets that protect pods of this nature."""
-        found = self._known.get(nature)
-        if found is None:
+        protecting = self._known.get(nature)
+        if protecting is None:
             labels = dict(nature.shape.labels)
             places = self._spaces.get(nature.shape.namespace, ())
-            found = self._known[nature] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
-        return found
+            protecting = self._known[nature] = tuple(place for place in places if self.budgets[place].selector.matches(labels))
+        return protecting
 
     def exhausted(self, nature: PodNature) -> bool:
         """Whether a budget lets no pod of this nature go now."""
@@ -185,31 +185,28 @@ class DrainedNode:
 
 
 def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> DrainedNode:
-    """Judge the pods of a node in order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
-
-    Disruption budgets are checked again for all pods that would move, because an annotation lets a pod pass the rules but not the
-    budgets.
-    """
-    found = DrainedNode()
+    """Judge the pods of a node in order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go."""
+    drained = DrainedNode()
     for nature, alike in groupby(pods, NATURE):
         some = list(alike)
         usual = _usual(nature, set(map(PHASE, some)), set(map(DELETED, some)))
         for same in (some,) if usual else ([pod] for pod in some):
             verdict = of_pod(same[0], scene)
             if verdict.outcome is PodDrain.BLOCK:
-                found.blocker, found.reason = same[0], verdict.reason
-                return found
-            found.keep(verdict.outcome, same)
-    natures = set(map(NATURE, found.move))
+                drained.blocker, drained.reason = same[0], verdict.reason
+                return drained
+            drained.keep(verdict.outcome, same)
+    natures = set(map(NATURE, drained.move))
     stuck = {nature for nature in natures if scene.settings.one_budget_only and len(scene.budgets.of(nature)) > 1}
     if stuck:
-        found.blocker, found.reason = next(pod for pod in found.move if pod.nature in stuck), Blocking.SEVERAL_BUDGETS
-        return found
+        drained.blocker, drained.reason = next(pod for pod in drained.move if pod.nature in stuck), Blocking.SEVERAL_BUDGETS
+        return drained
+    # Once more for all pods that would move, because an annotation lets a pod pass the rules but not the budgets.
     spent = {nature for nature in natures if scene.budgets.exhausted(nature)}
     if spent:
-        found.blocker = next(pod for pod in found.move if pod.nature in spent)
-        found.reason = Blocking.DISRUPTION_BUDGET
-    return found
+        drained.blocker = next(pod for pod in drained.move if pod.nature in spent)
+        drained.reason = Blocking.DISRUPTION_BUDGET
+    return drained
 
 
 def of_pod(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
@@ -242,6 +239,7 @@ def _verdict(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     if is_daemon(nature):
         return DrainVerdict(PodDrain.DAEMON)
     safe = nature.annotations.get(SAFE_TO_EVICT)
+    # Karpenter's annotation counts, too: whoever set it wants no disruption.
     if nature.annotations.get(DO_NOT_DISRUPT) == "true" and not _finished(pod):
         return DrainVerdict(PodDrain.BLOCK, Blocking.NOT_SAFE)
     if safe == "true" or _finished(pod):
@@ -250,7 +248,7 @@ def _verdict(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
 
 
 def _controller(nature: PodNature, scene: DrainContext) -> Blocking | None:
-    """The controller must exist, and have replicas enough; unknown kinds are not checked."""
+    """Why the controller of a pod keeps it: it must exist, and have replicas enough."""
     mine = controller(nature.owners)
     if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(nature, mine):
         return None
@@ -286,6 +284,7 @@ def _protection(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
     if not _replicated(nature, scene):
         return DrainVerdict(PodDrain.BLOCK, Blocking.NOT_REPLICATED)
     if pod.namespace == SYSTEM and settings.skip_system and not scene.budgets.of(nature):
+        # Upstream's bsp-disruption-timeout: a system pod without a budget does not keep its node for ever.
         young = scene.now - pod.created <= settings.system_pods_block
         return DrainVerdict(PodDrain.BLOCK, Blocking.SYSTEM) if young else DrainVerdict(PodDrain.MOVE)
     if opted_out(nature.annotations, POD_OPT_OUTS):

@@ -51,15 +51,15 @@ class Replacements:
     @property
     def targets(self) -> set[Row]:
         """The rows that the pods of the nodes that can go would move to."""
-        return {row for one in self.go for row, _pods in one.moves}
+        return {row for going in self.go for row, _pods in going.moves}
 
     def give_way(self, chosen: ScaleDownChoice) -> None:
         """Give precedence to scale-down: drop nodes that it chose too, and those whose pods go to the same nodes."""
-        names = {one.node.name for one in (*chosen.empty, *chosen.drain)}
-        taken = {row for one in chosen.drain for row, _pods in one.moves}
-        later = [one for one in self.go if one.node.row in taken or taken & {row for row, _pods in one.moves}]
-        self.kept |= {one.node.name: StayingNode(StayReason.NO_TURN) for one in later}
-        self.go = [one for one in self.go if one.node.name not in names and one not in later]
+        names = {unneeded.node.name for unneeded in (*chosen.empty, *chosen.drain)}
+        taken = {row for unneeded in chosen.drain for row, _pods in unneeded.moves}
+        later = [going for going in self.go if going.node.row in taken or taken & {row for row, _pods in going.moves}]
+        self.kept |= {going.node.name: StayingNode(StayReason.NO_TURN) for going in later}
+        self.go = [going for going in self.go if going.node.name not in names and going not in later]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,10 @@ class GroupOffer:
 
 
 def offer(group: GroupRow, nodes: Sequence[NodeRow], *, grows: bool = True, coming: bool = False) -> GroupOffer:
-    """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
+    """What a group offers."""
     ready = [node for node in nodes if node.ready and node.deleting is None and node.group == group.name]
-    idle = [one.row for one in ready if not one.node.unschedulable and not any(recreated(pod) for pod in one.pods)]
+    idle = [node.row for node in ready if not node.node.unschedulable and not any(recreated(pod) for pod in node.pods)]
+    # A group keeps its minimum of ready nodes, not only of wanted ones.
     spare = min(group.target - group.deleting, len(ready)) - group.least
     return GroupOffer(group.template, spare, idle, grows=grows and group.template is not None, coming=coming)
 
@@ -100,57 +101,63 @@ class _Search:
         self.down, self.cluster, self.groups, self.scene, self.room = down, cluster, groups, scene, room
         self.started = started
         self.spare = {name: group.spare for name, group in groups.items()}
-        self.wanted = {one.row for one in wanted}
-        self.coming = len({one.group for one in wanted if groups[one.group].coming})  # groups with a replacement on its way
-        self.found = Replacements()
+        self.wanted = {node.row for node in wanted}
+        # Groups with a replacement on its way.
+        self.coming = len({node.group for node in wanted if groups[node.group].coming})
+        self.replacements = Replacements()
 
-    def look(self, one: NodeRow) -> None:
+    def look(self, node: NodeRow) -> None:
         """Decide about a node."""
-        found = self.found
-        if len(found.go) >= max(self.room, 1) or one.row in found.targets or one.group in found.start:
-            found.kept[one.name] = StayingNode(StayReason.NO_TURN)
+        replacements = self.replacements
+        # No node goes that pods moved to. Without room one node is still looked for, so that what its pods wait for is kept.
+        turn = len(replacements.go) < max(self.room, 1) and node.row not in replacements.targets
+        if not turn or node.group in replacements.start:
+            replacements.kept[node.name] = StayingNode(StayReason.NO_TURN)
             return
         mark = self.cluster.mark(openings=True)
-        result = self.down.movable(self.cluster, one, self.scene)
-        if isinstance(result, UnneededNode) and self.spare[one.group] > 0:
-            found.go.append(result)
-            self.spare[one.group] -= 1
+        result = self.down.movable(self.cluster, node, self.scene)
+        if isinstance(result, UnneededNode) and self.spare[node.group] > 0:
+            replacements.go.append(result)
+            self.spare[node.group] -= 1
             return
         fits = isinstance(result, UnneededNode)
         self.cluster.revert(mark)
-        if one.name in self.started:
+        if node.name in self.started:
+            # A group grew for it already.
             stay: StayingNode | None = StayingNode(StayReason.MIN_SIZE) if isinstance(result, UnneededNode) else result
         else:
-            stay = self._growth(one, result, fits=fits)
+            stay = self._growth(node, result, fits=fits)
         if stay is None:
-            found.start[one.group] = one.name
+            replacements.start[node.group] = node.name
         else:
-            found.kept[one.name] = stay
+            replacements.kept[node.name] = stay
 
-    def _growth(self, one: NodeRow, result: UnneededNode | StayingNode, *, fits: bool) -> StayingNode | None:
+    def _growth(self, node: NodeRow, result: UnneededNode | StayingNode, *, fits: bool) -> StayingNode | None:
         """Why a node's group does not grow for it; None if it does."""
-        group = self.groups[one.group]
+        group = self.groups[node.group]
+        # A ready node that takes pods and is empty does not help, and neither need the next one.
         idle = any(self.cluster.open[row] for row in group.idle if row not in self.wanted)
         if isinstance(result, StayingNode) and (result.reason is not StayReason.NO_PLACE or idle):
             return result
         if group.coming:
             return StayingNode(StayReason.COMING)
-        if not fits and not self._would_fit(one):
+        if not fits and not self._would_fit(node):
             return StayingNode(StayReason.NO_PLACE)
         if not group.grows:
             return StayingNode(StayReason.NO_GROWTH)
-        if len(self.found.go) + len(self.found.start) + self.coming >= self.room:
+        # A group grows only if the drain that it grows for could begin now.
+        if len(self.replacements.go) + len(self.replacements.start) + self.coming >= self.room:
             return StayingNode(StayReason.NO_TURN)
         return None
 
-    def _would_fit(self, one: NodeRow) -> bool:
+    def _would_fit(self, node: NodeRow) -> bool:
         """Whether a node's pods would find room if its group had one new node more."""
-        cluster, template = self.cluster, self.groups[one.group].template
+        cluster, template = self.cluster, self.groups[node.group].template
         if template is None:
             return False
         mark = cluster.mark(openings=True)
         node_estimator.add(cluster, template)
-        fits = isinstance(self.down.movable(cluster, one, self.scene), UnneededNode)
+        fits = isinstance(self.down.movable(cluster, node, self.scene), UnneededNode)
         cluster.revert(mark)
         return fits
 
@@ -168,16 +175,13 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
 ) -> Replacements:
     """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
 
-    No pod moves to a node that leaves or goes, and no node goes that pods moved to. A group grows only if the drain that it
-    grows for could begin now; for lack of room only while each of its ready nodes that take pods and stay carries something:
-    an empty one does not help, and neither need the next one. Without `room` one node is still looked for, so that what its
-    pods wait for is kept. No group grows for a node that is `started`: one did.
+    No pod moves to a node that leaves or goes.
     """
     mark = cluster.mark(openings=True)
     cluster.open[list(leaving)] = False
-    known = [one for one in wanted if one.group in groups]
-    search = _Search(down, cluster, known, groups, scene, room, started)
-    for one in known:
-        search.look(one)
+    grouped = [node for node in wanted if node.group in groups]
+    search = _Search(down, cluster, grouped, groups, scene, room, started)
+    for node in grouped:
+        search.look(node)
     cluster.revert(mark)
-    return search.found
+    return search.replacements

@@ -37,11 +37,12 @@ def of_node(
 ) -> Utilization:
     """A node's utilisation; raises UtilizationError. `gpu`: the resource that alone counts, if the node has a GPU.
 
-    Source: Calculate in simulator/utilization/info.go. A GPU that is not offered yet is not used.
+    Source: Calculate in simulator/utilization/info.go.
     """
     counted = [pod for pod in pods if _left_out(pod, ignored) or not lingers(pod, now)]
     if gpu:
         if not node.allocatable.get(gpu):
+            # A GPU that is not offered yet is not used.
             return Utilization(gpu, 0.0, gpu=0.0)
         share = _share(node, counted, ignored, gpu)
         return Utilization(gpu, share, gpu=share)
@@ -58,6 +59,7 @@ def _share(node: SchedulingNode, pods: list[SchedulablePod], ignored: IgnoredPod
     if not offered:
         raise UtilizationError(f"node '{node.name}' offers no {resource}")
     asked = sum(pod.shape.request(resource) for pod in pods if not _left_out(pod, ignored))
+    # What is left out counts neither as asked for nor as what there is to ask for.
     left = offered - sum(pod.shape.request(resource) for pod in pods if _left_out(pod, ignored))
     if not left:
         return math.inf if asked else 0.0

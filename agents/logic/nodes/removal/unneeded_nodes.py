@@ -155,15 +155,15 @@ class ScaleDown:
         able = [node for node in nodes if self._eligible(cluster, node, groups, used, now)]
         able.sort(key=self._first)
         mark = cluster.mark(openings=True)
-        found = self._simulate(cluster, able, scene, self._enough())
+        unneeded = self._simulate(cluster, able, scene, self._enough())
         cluster.revert(mark)
-        self.unneeded = found
+        self.unneeded = unneeded
 
-    def _first(self, one: NodeRow) -> tuple[bool, bool]:
+    def _first(self, node: NodeRow) -> tuple[bool, bool]:
         """Empty nodes first, then those that were unneeded before."""
-        natures = set(map(draining.NATURE, one.pods))
+        natures = set(map(draining.NATURE, node.pods))
         moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
-        return moving, one.name not in self.unneeded
+        return moving, node.name not in self.unneeded
 
     def _enough(self) -> int:
         settings = self.settings
@@ -171,45 +171,46 @@ class ScaleDown:
         return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
     def _eligible(
-        self, cluster: ScheduledCluster, one: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
+        self, cluster: ScheduledCluster, node: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
     ) -> bool:
-        stay = self._unfit(cluster, one, groups, usage, now)
+        stay = self._unfit(cluster, node, groups, usage, now)
         if stay is not None:
-            self.stays[one.name] = stay
+            self.stays[node.name] = stay
         return stay is None
 
     def _unfit(
-        self, cluster: ScheduledCluster, one: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
+        self, cluster: ScheduledCluster, node: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
     ) -> StayingNode | None:
         """Why a node is not considered. Source: core/scaledown/eligibility."""
-        group = groups.get(one.group)
+        group = groups.get(node.group)
         if group is not None and group.target <= group.least:
             return StayingNode(StayReason.MIN_SIZE)
         reasons = (
             (StayReason.GROUP_KEPT, group is not None and bool(group.kept)),
             (StayReason.GROUP_OUT, group is not None and group.out),
-            (StayReason.RECENT, one.name in self.failed),
-            (StayReason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
-            (StayReason.DISABLED, one.disabled),
+            (StayReason.RECENT, node.name in self.failed),
+            (StayReason.DELETING, node.deleting is not None and node.deleting + TAINT_STALE > now),
+            (StayReason.DISABLED, node.disabled),
             (StayReason.NOT_AUTOSCALED, group is None),
-            (StayReason.UNREADY_DISABLED, not one.ready and not self.settings.unready_too),
+            (StayReason.UNREADY_DISABLED, not node.ready and not self.settings.unready_too),
         )
         reason = next((reason for reason, holds in reasons if holds), None)
         if reason is not None or group is None:
             return StayingNode(reason or StayReason.NOT_AUTOSCALED)
-        return self._used(cluster, one, group.options, usage, now)
+        return self._used(cluster, node, group.options, usage, now)
 
     def _used(
-        self, cluster: ScheduledCluster, one: NodeRow, options: GroupOptions, usage: Counts, now: float
+        self, cluster: ScheduledCluster, node: NodeRow, options: GroupOptions, usage: Counts, now: float
     ) -> StayingNode | None:
-        """Whether too much of a node is requested. If no pod is left out, the columns have the answer."""
+        """The node stays if too much of it is requested."""
         ignored = node_utilization.IgnoredPods(options.ignore_daemonsets, self.settings.ignore_mirrors)
-        threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
-        special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
-        share = float(usage[one.row])
+        threshold = options.gpu_utilization_threshold if node.gpu else options.utilization_threshold
+        # If no pod is left out, the columns have the answer, for all nodes at once.
+        special = node.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, node.pods)) <= {None}
+        share = float(usage[node.row])
         if special or not np.isfinite(share):
             try:
-                share = node_utilization.of_node(cluster.columns.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
+                share = node_utilization.of_node(cluster.columns.nodes[node.row], node.pods, ignored, now, gpu=node.gpu).highest
             except node_utilization.UtilizationError:
                 return StayingNode(StayReason.UNEXPECTED)
         return StayingNode(StayReason.USED) if share > threshold else None
@@ -219,15 +220,17 @@ class ScaleDown:
     def _simulate(
         self, cluster: ScheduledCluster, nodes: Iterable[NodeRow], scene: DrainContext, enough: int
     ) -> dict[str, UnneededNode]:
-        found: dict[str, UnneededNode] = {}
+        unneeded: dict[str, UnneededNode] = {}
+        # Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
         arrived: dict[Row, list[SchedulablePod]] = {}
         spent = 0
         for node in nodes:
-            costs = 0 if len(found) >= enough else affinity_limits.total(node.pods)
-            if len(found) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
+            costs = 0 if len(unneeded) >= enough else affinity_limits.total(node.pods)
+            if len(unneeded) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
                 self.stays[node.name] = StayingNode(StayReason.OTHER)
                 continue
+            # Each of these pods is compared with all others, in each simulation of its node.
             spent += costs
             drained = draining.of_node((*node.pods, *arrived.get(node.row, ())), scene)
             if drained.blocker is not None:
@@ -243,44 +246,42 @@ class ScaleDown:
             scene.budgets.use(drained.move)
             before = self.unneeded.get(node.name)
             since = scene.now if before is None else before.since
-            found[node.name] = UnneededNode(node, since, drained, risky, tuple(moves))
-        return found
+            unneeded[node.name] = UnneededNode(node, since, drained, risky, tuple(moves))
+        return unneeded
 
-    def movable(self, cluster: ScheduledCluster, one: NodeRow, scene: DrainContext) -> UnneededNode | StayingNode:
+    def movable(self, cluster: ScheduledCluster, node: NodeRow, scene: DrainContext) -> UnneededNode | StayingNode:
         """What has to move off a needed node, and where to; or why it cannot. The cluster keeps the moves."""
-        drained = draining.of_node(one.pods, scene)
+        drained = draining.of_node(node.pods, scene)
         if drained.blocker is not None:
             return StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason)
         if drained.wait:
             return StayingNode(StayReason.WAITING, drained.wait[0].key)
-        moves = self._move(cluster, one, drained, np.flatnonzero(cluster.open[: cluster.size])[::-1])
+        moves = self._move(cluster, node, drained, np.flatnonzero(cluster.open[: cluster.size])[::-1])
         if moves is None:
             return StayingNode(StayReason.NO_PLACE)
         risky = not scene.budgets.allow_at_once(drained.move)
         scene.budgets.use(drained.move)
-        return UnneededNode(one, scene.now, drained, risky, tuple(moves))
+        return UnneededNode(node, scene.now, drained, risky, tuple(moves))
 
-    def _fail(self, one: NodeRow, stay: StayingNode, now: float) -> None:
-        self.stays[one.name] = stay
-        self.failed[one.name] = now + self.settings.recheck
+    def _fail(self, node: NodeRow, stay: StayingNode, now: float) -> None:
+        self.stays[node.name] = stay
+        self.failed[node.name] = now + self.settings.recheck
 
     def _move(
-        self, cluster: ScheduledCluster, one: NodeRow, drained: DrainedNode, order: Counts
+        self, cluster: ScheduledCluster, node: NodeRow, drained: DrainedNode, order: Counts
     ) -> list[tuple[Row, list[SchedulablePod]]] | None:
-        """Place the pods that must move on other nodes; None if one of them finds no place.
-
-        Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
-        """
+        """Place the pods that must move on other nodes, in this order; None if one of them finds no place."""
         mark = cluster.mark()
-        was_open = bool(cluster.open[one.row])
-        cluster.open[one.row] = False
+        was_open = bool(cluster.open[node.row])
+        cluster.open[node.row] = False
         if self.settings.tainted:
-            cluster.withdraw(one.row)
+            cluster.withdraw(node.row)
         waiting: dict[int, list[SchedulablePod]] = {}
         for nature, pods in _by_nature((*drained.move, *drained.wait)).items():
             shape, coming = cluster.shape(nature.shape), self.successors.get(nature, nature)
-            if not cluster.uncounted(shape):  # else it is enough that the row takes no pods any more
-                cluster.place(shape, one.row, -len(pods))
+            # Where nobody counts such pods, it is enough that the row takes none any more.
+            if not cluster.uncounted(shape):
+                cluster.place(shape, node.row, -len(pods))
             back = pods if coming is nature else [replace(pod, nature=coming) for pod in pods]
             waiting.setdefault(cluster.shape(coming.shape), []).extend(back)
         moves: list[tuple[Row, list[SchedulablePod]]] = []
@@ -292,7 +293,7 @@ class ScaleDown:
                 rows, takes = placement.fill(cluster, shape, len(pods), None, order)
             if int(takes.sum()) < len(pods):
                 cluster.revert(mark)
-                cluster.open[one.row] = was_open
+                cluster.open[node.row] = was_open
                 return None
             left = iter(pods)
             moves += [(row, list(islice(left, number))) for row, number in zip(rows.tolist(), takes.tolist(), strict=True)]
@@ -304,24 +305,24 @@ class ScaleDown:
         self, groups: Mapping[str, GroupRow], running: RunningDeletions, cluster: ScheduledCluster, now: float
     ) -> ScaleDownChoice:
         """The nodes that go now, empty ones first, then those that can be drained without using up a disruption budget."""
-        found = ScaleDownChoice()
-        ranked = sorted(self.unneeded.values(), key=lambda one: (not one.empty, one.risky))
+        choice = ScaleDownChoice()
+        ranked = sorted(self.unneeded.values(), key=lambda unneeded: (not unneeded.empty, unneeded.risky))
         left = {name: group.target - group.least - group.deleting for name, group in groups.items()}
         spare = self._spare(cluster)
         ripe: list[UnneededNode] = []
-        for one in ranked:
-            stay = self._held(one, groups, left, spare, now)
+        for unneeded in ranked:
+            stay = self._held(unneeded, groups, left, spare, now)
             if stay is None:
-                ripe.append(one)
+                ripe.append(unneeded)
             else:
-                found.waiting[one.node.name] = stay
-        names = {one.node.name: one for one in ripe}
-        empty, drained = (tuple(one.node.name for one in ripe if one.empty is kind) for kind in (True, False))
+                choice.waiting[unneeded.node.name] = stay
+        names = {unneeded.node.name: unneeded for unneeded in ripe}
+        empty, drained = (tuple(name for name, unneeded in names.items() if unneeded.empty is kind) for kind in (True, False))
         chosen = deletion_budgets.crop(empty, drained, self.settings.parallelism, running)
-        found.empty, found.drain = ([names[name] for name in some] for some in chosen)
+        choice.empty, choice.drain = ([names[name] for name in some] for some in chosen)
         going = {*chosen[0], *chosen[1]}
-        found.waiting.update({name: StayingNode(StayReason.MAX_DELETIONS) for name in names if name not in going})
-        return found
+        choice.waiting.update({name: StayingNode(StayReason.MAX_DELETIONS) for name in names if name not in going})
+        return choice
 
     def _spare(self, cluster: ScheduledCluster) -> dict[str, int]:
         """How much of each resource the cluster has above its minimum."""
@@ -329,16 +330,16 @@ class ScaleDown:
         return {name: capacity[name] - least for name, least in self.settings.minima.items()}
 
     def _held(
-        self, one: UnneededNode, groups: Mapping[str, GroupRow], left: dict[str, int], spare: dict[str, int], now: float
+        self, unneeded: UnneededNode, groups: Mapping[str, GroupRow], left: dict[str, int], spare: dict[str, int], now: float
     ) -> StayingNode | None:
         """Why an unneeded node does not go yet; one that goes uses up its group's room. Source: RemovableAt in unneeded."""
-        node = one.node
+        node = unneeded.node
         options = groups[node.group].options if node.group in groups else self.settings.default
         wanted = options.unneeded if node.ready else options.unready
-        if one.since + wanted >= now:
+        if unneeded.since + wanted >= now:
             return StayingNode(StayReason.NOT_LONG_ENOUGH if node.ready else StayReason.NOT_UNREADY_LONG_ENOUGH)
-        if one.drained.wait:
-            return StayingNode(StayReason.WAITING, one.drained.wait[0].key)
+        if unneeded.drained.wait:
+            return StayingNode(StayReason.WAITING, unneeded.drained.wait[0].key)
         if node.group in groups and (stay := _lately(groups[node.group])) is not None:
             return StayingNode(stay)
         if left.get(node.group, 0) <= 0:
@@ -358,10 +359,10 @@ def _lately(group: GroupRow) -> StayReason | None:
 
 
 def _by_nature(pods: Iterable[SchedulablePod]) -> dict[PodNature, list[SchedulablePod]]:
-    found: dict[PodNature, list[SchedulablePod]] = {}
+    by_nature: dict[PodNature, list[SchedulablePod]] = {}
     for nature, alike in groupby(pods, draining.NATURE):
-        found.setdefault(nature, []).extend(alike)
-    return found
+        by_nature.setdefault(nature, []).extend(alike)
+    return by_nature
 
 
 def usage(cluster: ScheduledCluster) -> Counts:

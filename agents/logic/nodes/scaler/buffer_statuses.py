@@ -16,10 +16,10 @@ def plans(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
     """One for each buffer that shows something else, unless one is open."""
     cluster, now = context.cluster, context.turn.number / 1000
     for name, wanted in context.view.buffers.items():
-        known = state.buffers.get(name)
-        if known is None or known.fact.shown == wanted:
+        buffer = state.buffers.get(name)
+        if buffer is None or buffer.fact.shown == wanted:
             continue
-        fact = known.fact
+        fact = buffer.fact
         about = f"{fact.namespace}/{fact.name}"
         key = f"{cluster}/{BUFFER}/{about}"
         if not open_plans.is_new(state, cluster, key, SaidLast(BUFFER, f"{wanted.replicas}: {wanted.message}{wanted.limited}")):
@@ -41,4 +41,4 @@ def plans(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
             limited=wanted.limited,
         )
         state.plans.upsert(key, OpenNodePlan(plan.id, "", now, times.to_seconds(plan.expires)))
-        yield context.decided(plan, known.place)
+        yield context.decided(plan, buffer.place)

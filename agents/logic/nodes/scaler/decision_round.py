@@ -25,10 +25,10 @@ from schemas.decisions.node_updates import RemovalReason
 
 @dataclass(frozen=True, slots=True)
 class DecisionRound:
-    """The findings. `wanted`: nodes that should be replaced; `request`: the replacements that the rules were asked for."""
+    """The results. `wanted`: nodes that should be replaced; `request`: the replacements that the rules were asked for."""
 
     context: PlanContext
-    found: NodeDecisions
+    decisions: NodeDecisions
     auto: NodeAutoscaler
     budget: NodeBudget
     wanted: Mapping[str, RemovalReason]
@@ -42,18 +42,19 @@ class DecisionRound:
     def going(self) -> Iterator[tuple[UnneededNode, str | None]]:
         """The nodes that nobody needs, in order, each with the budget's objection.
 
-        A caller that lets one go counts it in the headcount before it takes the next one. A node that is not ready is away
-        already, so no share holds it back, else the only broken node of a small cluster would block itself; hours without
-        removals do.
+        A caller that lets one go counts it in the headcount before it takes the next one.
         """
-        for one in (*self.found.delete.empty, *self.found.delete.drain):
-            if one.node.name in self.context.view.instance_of:
-                held = self.budget.objection(self.context.headcount, one.node.group) if one.node.ready else self.budget.closed
-                yield one, held or None
+        for unneeded in (*self.decisions.delete.empty, *self.decisions.delete.drain):
+            node = unneeded.node
+            if node.name in self.context.view.instance_of:
+                # A node that is not ready is away already, so that no share holds it back: else the only broken node of a small
+                # cluster would block itself. Hours without removals do.
+                held = self.budget.objection(self.context.headcount, node.group) if node.ready else self.budget.closed
+                yield unneeded, held or None
 
     def room(self) -> DrainLimits:
         """The room for drains that is left after those nodes."""
-        return drain_limits.of(self.context.view, self.context.settings, self.context.headcount, self.found, self.budget)
+        return drain_limits.of(self.context.view, self.context.settings, self.context.headcount, self.decisions, self.budget)
 
 
 def picture(state: ScalerState, turn: Turn, partition: int, cluster: str, settings: ScalerSettings) -> PlanContext:
@@ -78,8 +79,8 @@ def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool
         wanted, request = started_replacements.asked(state, cluster, view, settings, turn / 1000)
     if first and request.cheaper is not None:
         request = replace(request, cheaper=consolidation.about(request.cheaper, first))
-    found = decision_steps.decide(auto, view.inputs, around, turn / 1000, shrink=shrink, explain=explain, replace=request)
+    decisions = decision_steps.decide(auto, view.inputs, around, turn / 1000, shrink=shrink, explain=explain, replace=request)
     auto.scale_down.stays.update({name: StayingNode(StayReason.SHARED) for name in view.shared})
     auto.scale_down.stays.update({name: StayingNode(StayReason.ASIDE) for name in view.aside})
     budget = drain_limits.budget_of(settings, state.control.get(cluster), turn)
-    return DecisionRound(context, found, auto, budget, wanted, request)
+    return DecisionRound(context, decisions, auto, budget, wanted, request)

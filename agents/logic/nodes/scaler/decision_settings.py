@@ -42,7 +42,7 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
 
 
 def _pending(settings: ScalerSettings) -> PendingSettings:
-    """Ours waits for further pods by `batch_idle`, and a young pod that asks for GPUs waits alone: it holds back no other."""
+    # Ours waits for further pods by `batch_idle`, and a young pod that asks for GPUs waits alone: it holds back no other.
     upstream = PendingSettings(settings.pod_priority_cutoff, settings.pod_delay)
     return upstream if settings.profile == ScalerProfile.UPSTREAM else replace(upstream, new=0.0, new_gpu=0.0, patience=NEW_GPU)
 

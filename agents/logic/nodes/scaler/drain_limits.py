@@ -39,11 +39,9 @@ class NodeHeadcount:
         self.groups.setdefault(group, Headcount()).acting += 1
 
     def asked(self, group: str, share: Fraction) -> tuple[str, Headcount]:
-        """Whose nodes count for a node of a group: those of the cluster without groups that are broken, or its own if it is.
-
-        A group is broken if more of its nodes are not ready than the budget would let go of them. Nodes without a group count
-        for the cluster.
-        """
+        """Whose nodes count for a node of a group: those of the cluster without groups that are broken, or its own if it is."""
+        # A group is broken if more of its nodes are not ready than the budget would let go of them. Else it alone would use up
+        # the budget of all others. Nodes without a group count for the cluster.
         broken = {
             name for name, mine in self.groups.items() if name and mine.live - mine.running > max(1, int(mine.live * share))
         }
@@ -66,13 +64,14 @@ class DrainLimits:
     drains: int = 0
 
     def objection(self, group: str, *, broken: bool) -> Objection | None:
-        """Why no drain of a further node may begin. A broken node is away already, so no budget holds its repair."""
+        """Why no drain of a further node may begin."""
         if self.drains >= self.most:
             return Objection(
                 RefusalCode.DRAINS, f"{self.drains} nodes are being removed; while so many are, no further one is drained"
             )
-        found = None if broken else self.budget.objection(self.headcount, group)
-        return None if found is None else Objection(RefusalCode.BUDGET, found)
+        # A broken node is away already, so that no budget holds its repair.
+        held = None if broken else self.budget.objection(self.headcount, group)
+        return None if held is None else Objection(RefusalCode.BUDGET, held)
 
     def take(self, group: str, *, ready: bool) -> None:
         """One more drain begins. A node that is not ready is away already."""
@@ -82,7 +81,8 @@ class DrainLimits:
 
 
 def headcount(view: ClusterView) -> NodeHeadcount:
-    """The nodes of a cluster. One whose removal is planned counts as running until it is gone."""
+    """The nodes of a cluster."""
+    # One whose removal is planned counts as running until it is gone.
     count = NodeHeadcount()
     for node in view.inputs.nodes:
         count.groups.setdefault(node.group, Headcount()).count(running=node.ready, acting=node.deleting is not None)
@@ -97,10 +97,10 @@ def budget_of(settings: ScalerSettings, control: ControlRecord | None, turn: int
 
 
 def of(
-    view: ClusterView, settings: ScalerSettings, count: NodeHeadcount, found: NodeDecisions, budget: NodeBudget
+    view: ClusterView, settings: ScalerSettings, count: NodeHeadcount, decisions: NodeDecisions, budget: NodeBudget
 ) -> DrainLimits:
     """The room that a decision leaves, after what it lets go anyway."""
-    going = len(found.delete.empty) + len(found.delete.drain)
+    going = len(decisions.delete.empty) + len(decisions.delete.drain)
     return DrainLimits(count, budget, settings.most_drains, _running(view) + going)
 
 

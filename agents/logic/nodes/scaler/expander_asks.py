@@ -37,17 +37,18 @@ _UNUSABLE = "its answer names none of the groups that it was asked about"
 
 def ingest(state: ScalerState, recorded: Iterable[Recorded], now: float) -> None:
     """Take in the answers; one to an earlier question than the last counts for nothing."""
-    for one in recorded:
-        event = one.event
+    for record in recorded:
+        event = record.event
         if not isinstance(event, ActionFinished) or event.action is not Action.ASK_EXPANDER:
             continue
         cluster = event.subject.cluster
         asked = state.asked.get(cluster)
         if asked is None or asked.id != event.decision or not asked.open:
             continue
+        # A server may name whatever it likes.
         kept = tuple(group for group in asked.groups if group in set(event.groups)) if event.result is Result.DONE else ()
         failed = "" if kept else event.reason[:_MOST_REASON] if event.result is not Result.DONE else _UNUSABLE
-        state.asked.upsert(cluster, replace(asked, kept=kept, failed=failed, since=now, place=one.place))
+        state.asked.upsert(cluster, replace(asked, kept=kept, failed=failed, since=now, place=record.place))
         state.call(cluster, now)
 
 
@@ -61,14 +62,11 @@ def expire(state: ScalerState, now: float) -> None:
             state.asked.remove(cluster)
 
 
-def plans(state: ScalerState, context: PlanContext, found: ScaleUp, pods: Sequence[SchedulablePod]) -> list[Decided]:
-    """The question that a decision leaves open, unless its answer is awaited. `pods`: those that the decision was about.
-
-    All questions of one delay have one end: however often the groups change that could grow, pods wait no longer.
-    """
-    cluster, now, question = context.cluster, context.turn.number / 1000, found.question
+def plans(state: ScalerState, context: PlanContext, scale_up: ScaleUp, pods: Sequence[SchedulablePod]) -> list[Decided]:
+    """The question that a decision leaves open, unless its answer is awaited. `pods`: those that the decision was about."""
+    cluster, now, question = context.cluster, context.turn.number / 1000, scale_up.question
     asked = state.asked.get(cluster)
-    if asked is not None and asked.kept and found.choices:
+    if asked is not None and asked.kept and scale_up.choices:
         state.asked.remove(cluster)
         asked = None
     if question is None:
@@ -76,6 +74,7 @@ def plans(state: ScalerState, context: PlanContext, found: ScaleUp, pods: Sequen
     groups = tuple(sorted(option.group for option in question.options))
     if asked is not None and asked.open and asked.groups == groups:
         return []
+    # All questions of one delay have one end: however often the groups change that could grow, pods wait no longer.
     until = asked.until if asked is not None and now < asked.until else now + context.settings.expander_timeout
     identifier = context.id("ask-expander", "groups")
     if len(groups) > MOST_GROUPS:

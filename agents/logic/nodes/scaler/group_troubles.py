@@ -75,8 +75,8 @@ def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupRow, now: flo
     entry = registry.backoff.entries.get(name)
     if entry is not None and registry.backoff.of(name, now) is not None:
         until = times.rfc3339(times.from_seconds(entry.until))
-        said = f": {entry.failure.message}" if entry.failure.message else ""
-        reason = f"it is left out, because its last growth failed with {entry.failure.code}{said}"
+        why = f": {entry.failure.message}" if entry.failure.message else ""
+        reason = f"it is left out, because its last growth failed with {entry.failure.code}{why}"
         yield GroupTrouble(TroubleCode.BACKED_OFF, reason, {**numbers, "until": until})
     incomplete = next((seen for seen in view.inputs.nodes if seen.group == name and seen.incomplete), None)
     if incomplete is not None:

@@ -40,9 +40,9 @@ def reports(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
 
 def _troubles(look: DecisionRound) -> Mapping[str, GroupTrouble]:
     """By group; that of the whole cluster by the empty name."""
-    found = group_troubles.of_groups(look.auto, look.context.view, look.now)
-    halted = look.found.halted
-    return {**found, "": GroupTrouble(TroubleCode.HALTED, halted, {})} if halted else found
+    troubles = group_troubles.of_groups(look.auto, look.context.view, look.now)
+    halted = look.decisions.halted
+    return {**troubles, "": GroupTrouble(TroubleCode.HALTED, halted, {})} if halted else troubles
 
 
 def _report(look: DecisionRound, group: str, trouble: GroupTrouble) -> Decided:

@@ -51,14 +51,15 @@ def silence(state: ScalerState, key: str, pod: SchedulablePod, now: float) -> st
 
 
 def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
-    """One for the pods of each nature; those that no group helps are named as such."""
+    """One for the pods of each nature."""
     context, index = look.context, state.ready_index()
     alike: dict[PodNature, list[SchedulablePod]] = {}
     for pod in context.view.inputs.waiting if look.auto.roomy else ():
         if pod.key in look.auto.roomy:
             alike.setdefault(pod.nature, []).append(pod)
-    for nature in [helpless.pod.nature for helpless in look.found.helpless]:
-        alike.pop(nature, None)
+    # Those that no group helps are named as such.
+    for helpless in look.decisions.helpless:
+        alike.pop(helpless.pod.nature, None)
     for pods in list(alike.values())[:MOST]:
         why = reason_of(state, context.cluster, look.auto, pods[0], look.now)
         if why:
@@ -67,11 +68,10 @@ def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
     for key, pod in index.silent(context.cluster).items():
         if pod.created + PATIENCE <= look.now:
             silent.setdefault(pod.nature, []).append((key, pod))
-    for found in list(silent.values())[:MOST]:
-        key, first = min(found, key=lambda one: (one[1].created, one[0]))
-        yield _refusal(
-            state, context, [first, *(pod for other, pod in found if other != key)], silence(state, key, first, look.now)
-        )
+    for keyed in list(silent.values())[:MOST]:
+        key, oldest = min(keyed, key=lambda pair: (pair[1].created, pair[0]))
+        pods = [oldest, *(pod for other, pod in keyed if other != key)]
+        yield _refusal(state, context, pods, silence(state, key, oldest, look.now))
 
 
 def _refusal(state: ScalerState, context: PlanContext, pods: Sequence[SchedulablePod], why: str) -> ScaleRefused:

@@ -22,10 +22,11 @@ def acting(state: ScalerState, cluster: str) -> bool:
 def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast, about: str = "") -> bool:
     """Whether to make a plan: always while plans are carried out, else only if it differs from the last one.
 
-    `about`: the key of the last one, if that is not the plan's. A group whose growth was carried out may grow again before its
-    source has seen that: it counts as being as large as that plan made it.
+    `about`: the key of the last one, if that is not the plan's.
     """
     plan = state.plans.get(key)
+    # A group whose growth was carried out may grow again before its source has seen that: it counts as being as large as that
+    # plan made it.
     if plan is not None and not (plan.done and key.split("/", 2)[1] == "group"):
         return False
     fresh = acting(state, cluster) or state.said.get(about or key) != said
@@ -44,17 +45,17 @@ def growth(state: ScalerState, context: PlanContext, plan: ScaleUpPlanned, *plac
 def removal(
     state: ScalerState,
     context: PlanContext,
-    one: UnneededNode,
+    unneeded: UnneededNode,
     reason: RemovalReason | None = None,
     numbers: Because | None = None,
     *places: Place,
 ) -> Decided:
     """Open a plan for a node that goes; `numbers` are added to those of the node, `places` to those of node and group."""
-    name = one.node.name
+    name = unneeded.node.name
     uids = state.ready_index().uids(f"{context.cluster}/{name}")
-    plan = scaling_plans.removal(context, one, uids, reason, numbers or {})
+    plan = scaling_plans.removal(context, unneeded, uids, reason, numbers or {})
     place = context.view.nodes[name].place
-    return planned(state, context, f"{context.cluster}/node/{name}", plan, place, *places, draining=not one.empty)
+    return planned(state, context, f"{context.cluster}/node/{name}", plan, place, *places, draining=not unneeded.empty)
 
 
 def planned(

@@ -1,7 +1,4 @@
-"""Plans for nodes that are replaced: they go within the budgets, and where a group must grow first, it grows.
-
-Growth takes up room as a drain does: nothing is started whose drain could not begin.
-"""
+"""Plans for nodes that are replaced: they go within the budgets, and where a group must grow first, it grows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,23 +35,24 @@ class ReplacementPlanner:
 
     def _removals(self, room: DrainLimits) -> Iterator[Decided]:
         cluster, view, look = self.context.cluster, self.context.view, self.look
-        for one in look.found.outdated.go:
-            name, reason = one.node.name, look.wanted[one.node.name]
-            if room.objection(one.node.group, broken=reason is RemovalReason.BROKEN) is not None:
+        for unneeded in look.decisions.outdated.go:
+            node, reason = unneeded.node, look.wanted[unneeded.node.name]
+            name = node.name
+            if room.objection(node.group, broken=reason is RemovalReason.BROKEN) is not None:
                 continue
             if open_plans.is_new(self.state, cluster, f"{cluster}/node/{name}", SaidLast("remove", reason.value)):
-                room.take(one.node.group, ready=one.node.ready)
-                look.auto.started([one.node.group], look.now)
+                room.take(node.group, ready=node.ready)
+                look.auto.started([node.group], look.now)
                 record = started_replacements.for_node(self.state, cluster, name)
                 came = record if record is not None and record.node in view.nodes else None
                 numbers = {} if came is None else scaling_plans.replaced(came)
                 places = () if came is None else (view.nodes[came.node].place, view.groups[came.group].place)
-                yield open_plans.removal(self.state, self.context, one, reason, numbers, *places)
+                yield open_plans.removal(self.state, self.context, unneeded, reason, numbers, *places)
 
     def _same_group(self, room: DrainLimits) -> Iterator[Decided]:
         """Growth for nodes that are outdated, broken or to be given up."""
         context, cluster = self.context, self.context.cluster
-        for group, name in self.look.found.outdated.start.items():
+        for group, name in self.look.decisions.outdated.start.items():
             reason = self.look.wanted[name]
             key, target = f"{cluster}/group/{group}", context.view.sized[group].target
             broken = reason is RemovalReason.BROKEN
@@ -67,7 +65,7 @@ class ReplacementPlanner:
     def _cheaper(self, room: DrainLimits) -> Iterator[Decided]:
         """Growth for nodes that a cheaper one has been able to replace for long enough: one at a time in a cluster."""
         cluster, look = self.context.cluster, self.look
-        for option in look.found.cheaper.found:
+        for option in look.decisions.cheaper.options:
             if self.nothing_cheaper(room, option):
                 continue
             key = f"{cluster}/group/{option.group}"
@@ -89,13 +87,13 @@ class ReplacementPlanner:
         records = started_replacements.of_cluster(self.state, self.context.cluster).values()
         if any(record.reason == RemovalReason.CONSOLIDATED for record in records):
             return "another one is being replaced by a cheaper one"
-        if self.look.found.grow:
+        if self.look.decisions.grow:
             return "groups grow for pods that wait"
-        if self.look.found.cooling or self.look.auto.settling(self.look.now, growing=False):
+        if self.look.decisions.cooling or self.look.auto.settling(self.look.now, growing=False):
             return scaling_plans.COOLING
         groups = {self.context.view.seen[name].group for name in option.names}
-        held = next((one for group in sorted(groups) if (one := room.objection(group, broken=False)) is not None), None)
-        return "" if held is None else held.reason
+        objections = (room.objection(group, broken=False) for group in sorted(groups))
+        return next((objection.reason for objection in objections if objection is not None), "")
 
     def ripe(self, option: CheaperNode) -> bool:
         """Whether each of the nodes could have been replaced for as long as its group's nodes must be unneeded."""
@@ -115,6 +113,7 @@ class ReplacementPlanner:
     def _started(self, room: DrainLimits, plan: ScaleUpPlanned, record: StartedReplacement) -> Decided:
         """Open the plan, and remember what it is for if it is carried out."""
         context, view = self.context, self.context.view
+        # Growth takes up room as a drain does: nothing is started whose drain could not begin.
         room.drains += 1
         self.look.auto.grew(plan.group, 1, self.look.now)
         if open_plans.acting(self.state, context.cluster):

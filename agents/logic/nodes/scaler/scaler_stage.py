@@ -86,10 +86,10 @@ class Scaler(PartedState):
         self._learn(now)
         decided: list[Decided] = []
         for cluster in sorted({key.split("/", 1)[0] for key in state.groups}):
-            known = state.attention.get(cluster) or NO_ATTENTION
-            look = now - known.looked >= self.settings.interval
-            if (look or self._urgent(known, now)) and state.blind(cluster, now) is None:
-                state.attention.upsert(cluster, Attention(None, known.last, now if look else known.looked))
+            attention = state.attention.get(cluster) or NO_ATTENTION
+            look = now - attention.looked >= self.settings.interval
+            if (look or self._urgent(attention, now)) and state.blind(cluster, now) is None:
+                state.attention.upsert(cluster, Attention(None, attention.last, now if look else attention.looked))
                 decided += self._decide(turn, cluster, look=look)
         return decided
 
@@ -105,11 +105,11 @@ class Scaler(PartedState):
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
 
-    def _urgent(self, known: Attention, now: float) -> bool:
+    def _urgent(self, attention: Attention, now: float) -> bool:
         """Whether news has come, and has been collected for long enough."""
-        if known.first is None or self.settings.profile == ScalerProfile.UPSTREAM:
+        if attention.first is None or self.settings.profile == ScalerProfile.UPSTREAM:
             return False
-        return now - known.last >= self.settings.batch_idle or now - known.first >= self.settings.batch_most
+        return now - attention.last >= self.settings.batch_idle or now - attention.first >= self.settings.batch_most
 
     # Results of plans
 
@@ -129,6 +129,7 @@ class Scaler(PartedState):
             auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
                 if failure.cluster == cluster:
+                    # The cloud's clock may be ahead of ours, and a backoff must not begin in the future.
                     at = min(now, times.to_seconds(failure.at))
                     what = ScaleUpFailure("OutOfResources", failure.code, failure.message[:500])
                     auto.failed_to_grow(failure.group, what, at)
@@ -143,19 +144,17 @@ class Scaler(PartedState):
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
-        """A plan was not carried out. A failure, or a refusal that a retry would not mend, delays the next plan for a while.
-
-        So does a growth that its cloud put off until it expired, because another group may serve its pods meanwhile.
-
-        Any other refusal means that the facts were outdated, which the next facts will mend.
-        """
+        """A plan was not carried out."""
         _cluster, kind, name = key.split("/", 2)
         if kind in (SOFT, BUFFER):
             return
         failed = outcome.result is Result.FAILED
+        # A failure, or a refusal that a retry would not mend, delays the next plan for a while. Any other refusal means that the
+        # facts were outdated, which the next facts will mend.
         held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
         if kind == "group":
             auto.state.requests.pop(plan.group, None)
+            # So does a growth that its cloud put off until it expired, because another group may serve its pods meanwhile.
             if held or (outcome.result is Result.EXPIRED and outcome.detail in _HELD_UP):
                 detail = outcome.detail.value or "failed"
                 auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
@@ -164,7 +163,8 @@ class Scaler(PartedState):
             if held:
                 auto.failed_to_lower(plan.group, now)
             return
-        auto.state.since.pop(name, None)  # the timer of an instance without a node starts again
+        # The timer of an instance without a node starts again.
+        auto.state.since.pop(name, None)
         if held:
             auto.failed_to_leave(name, ScaleUpFailure("Other", outcome.detail.value or "failed", outcome.reason[:500]), now)
         if failed:
@@ -181,55 +181,56 @@ class Scaler(PartedState):
                 state.patterns.upsert(f"{cluster}/{group}", pattern)
         released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
         taken = decision_round.take(state, context, shrink=look, explain=MOST_EXPLAINED)
-        found, auto = taken.found, taken.auto
+        decisions, auto = taken.decisions, taken.auto
         if taken.request.cheaper is not None:
             timers = state.consolidation.get(cluster) or NO_TIMERS
-            state.consolidation.upsert(cluster, started_replacements.next_timers(timers, found, view, self.settings, now))
+            state.consolidation.upsert(cluster, started_replacements.next_timers(timers, decisions, view, self.settings, now))
         control = state.control.get(cluster)
         pause = shared_guards.paused(control)
         decided: list[Decided] = []
         refusals: list[ScaleRefused] = []
         if pause is None:
             decided += size_corrections.plans(state, taken)
-            decided += self._growth(context, found, auto)
-            decided += expander_asks.plans(state, context, found.scale_up, found.pending)
+            decided += self._growth(context, decisions, auto)
+            decided += expander_asks.plans(state, context, decisions.scale_up, decisions.pending)
             decided += self._removals(taken, refusals)
-            if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
-                found = removal_steps.soft_taints(auto, view.inputs, found)
+            if refusals and len(refusals) == len(decisions.delete.empty) + len(decisions.delete.drain):
+                # The budget lets none of them go, so that they want their soft taints as if none had been chosen.
+                decisions = removal_steps.soft_taints(auto, view.inputs, decisions)
             decided += self._interrupted(context)
             decided += ReplacementPlanner(state, taken).plans()
-            decided += self._soft_taints(context, found)
+            decided += self._soft_taints(context, decisions)
             decided += buffer_statuses.plans(state, context)
-        elif found.grow or found.scale_up.question or found.delete.empty or found.delete.drain:
+        elif decisions.grow or decisions.scale_up.question or decisions.delete.empty or decisions.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
         decided += halt_reports.reports(state, taken) if look else ()
-        refusals += scaling_refusals.all_of(state, taken, found, look_at_nodes=look)
+        refusals += scaling_refusals.all_of(state, taken, decisions, look_at_nodes=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
         state.memory.upsert(cluster, autoscaler_memory.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *scaling_refusals.news(state, context, refusals, look_at_nodes=look, places=places)]
 
-    def _growth(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
+    def _growth(self, context: PlanContext, decisions: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
         """Plans for the groups that grow; a group grows no further while its last plan is open."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        if not found.grow:
+        if not decisions.grow:
             return
         index = state.ready_index()
         keys = index.waiting_keys(cluster)
-        left = found.scale_up.triggered
-        by_place = dict(zip(left, found.triggered, strict=True))
-        for one in found.grow:
-            key = f"{cluster}/group/{one.group}"
-            waits = size_corrections.open_for(state, cluster, one.group)
-            if waits or not open_plans.is_new(state, cluster, key, SaidLast("grow", f"{one.before} to {one.after}")):
+        left = decisions.scale_up.triggered
+        by_place = dict(zip(left, decisions.triggered, strict=True))
+        for increase in decisions.grow:
+            key = f"{cluster}/group/{increase.group}"
+            waits = size_corrections.open_for(state, cluster, increase.group)
+            if waits or not open_plans.is_new(state, cluster, key, SaidLast("grow", f"{increase.before} to {increase.after}")):
                 continue
-            pods = [by_place[place] for place in one.pods]
-            plan = scaling_plans.growth(context, one, pods, found)
-            auto.grew(one.group, one.after - one.before, now)
+            pods = [by_place[place] for place in increase.pods]
+            plan = scaling_plans.growth(context, increase, pods, decisions)
+            auto.grew(increase.group, increase.after - increase.before, now)
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
             places += dict.fromkeys(context.view.planned[pod.key] for pod in pods if pod.key in context.view.planned)
-            places += [context.view.groups[one.group].place, *self._expander_places(context)]
+            places += [context.view.groups[increase.group].place, *self._expander_places(context)]
             yield open_plans.growth(state, context, plan, *places)
 
     def _expander_places(self, context: PlanContext) -> tuple[Place, ...]:
@@ -243,29 +244,25 @@ class Scaler(PartedState):
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
         context, state = look.context, self.clusters
         cluster = context.cluster
-        for _group, names in look.found.remove:
+        for _group, names in look.decisions.remove:
             for name in names:
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
                     yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
-        for one, objection in look.going():
-            name, key = one.node.name, f"{cluster}/node/{one.node.name}"
+        for unneeded, objection in look.going():
+            node, key = unneeded.node, f"{cluster}/node/{unneeded.node.name}"
             if objection is not None:
-                subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
+                subject = Subject.of_node(cluster, node.name, context.view.nodes[node.name].fact.uid)
                 numbers = {"budget": look.budget.share}
                 refusals.append(scaling_plans.refusal(context, subject, Objection(RefusalCode.BUDGET, objection), numbers))
-            elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
-                yield open_plans.removal(state, context, one)
-                look.auto.started([one.node.group], look.now)
-                if one.node.ready:
-                    context.headcount.acts(one.node.group)
+            elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if unneeded.empty else "unneeded")):
+                yield open_plans.removal(state, context, unneeded)
+                look.auto.started([node.group], look.now)
+                if node.ready:
+                    context.headcount.acts(node.group)
 
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
-        """Plans for nodes whose instances the cloud takes away: they are drained while there is time.
-
-        No budget holds them back, because they go in any case, but they count in it. Their pods count as waiting from then on, so
-        groups grow for them.
-        """
+        """Plans for nodes whose instances the cloud takes away: they are drained while there is time."""
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
         for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
             key = f"{cluster}/node/{name}"
@@ -273,19 +270,21 @@ class Scaler(PartedState):
                 continue
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
+            # Their pods count as waiting from now on, so that groups grow for them.
             state.call(cluster, now)
             if context.view.seen[name].ready:
+                # No budget holds them back, because they go in any case, but they count in it.
                 context.headcount.acts(context.view.seen[name].group)
             place = context.view.nodes[name].place
             yield open_plans.planned(state, context, key, plan, notice.place, place, draining=True)
 
-    def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
+    def _soft_taints(self, context: PlanContext, decisions: NodeDecisions) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should avoid, and for those that it may use again."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
-            key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
+        for name, tainted in (*((name, False) for name in decisions.untaint), *((name, True) for name in decisions.taint)):
+            key, node = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
             if open_plans.is_new(state, cluster, key, SaidLast("soft-taint", str(tainted))):
                 plan = scaling_plans.soft_taint(context, name, tainted=tainted)
                 group = context.view.seen[name].group
                 state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
-                yield context.decided(plan, known.place)
+                yield context.decided(plan, node.place)

@@ -77,17 +77,20 @@ def pending(scaler: Scaler, cluster: str, turn: int) -> NodeOutlook | None:
     if turn < 0 or not any(key.startswith(f"{cluster}/") for key in state.groups):
         return None
     look = _look(scaler, cluster, turn)
-    found = [_open(key, plan, look) for key, plan in sorted(state.plans.items()) if _is_of(key, cluster) and not plan.done]
-    found += [
-        PendingNodeChange(one.group, one.before, one.after, len(one.pods), "pods wait") for one in look.found.grow if one.after
+    changes = [_open(key, plan, look) for key, plan in sorted(state.plans.items()) if _is_of(key, cluster) and not plan.done]
+    changes += [
+        PendingNodeChange(increase.group, increase.before, increase.after, len(increase.pods), "pods wait")
+        for increase in look.decisions.grow
+        if increase.after
     ]
-    for one, objection in look.going():
-        reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
-        found.append(PendingNodeChange(one.node.name, reason=str(reason), waits=objection or ""))
-        if objection is None and one.node.ready:
-            look.context.headcount.acts(one.node.group)
-    held = (each.reason for each in _general(state, look) if each.code != "mode")
-    return NodeOutlook(tuple(found), tuple(held))
+    for unneeded, objection in look.going():
+        node = unneeded.node
+        reason = RemovalReason.UNREADY if not node.ready else RemovalReason.EMPTY if unneeded.empty else RemovalReason.UNNEEDED
+        changes.append(PendingNodeChange(node.name, reason=str(reason), waits=objection or ""))
+        if objection is None and node.ready:
+            look.context.headcount.acts(node.group)
+    held = (obstacle.reason for obstacle in _general(state, look) if obstacle.code != "mode")
+    return NodeOutlook(tuple(changes), tuple(held))
 
 
 def _is_of(key: str, cluster: str) -> bool:
@@ -96,9 +99,9 @@ def _is_of(key: str, cluster: str) -> bool:
 
 def _open(key: str, plan: OpenNodePlan, look: DecisionRound) -> PendingNodeChange:
     name = key.split("/", 2)[2]
-    known = look.context.view.groups.get(plan.group)
-    if "/group/" in key and known is not None:
-        return PendingNodeChange(name, known.fact.desired, plan.after, reason="planned", open=True)
+    group = look.context.view.groups.get(plan.group)
+    if "/group/" in key and group is not None:
+        return PendingNodeChange(name, group.fact.desired, plan.after, reason="planned", open=True)
     return PendingNodeChange(name, after=plan.after if "/group/" in key else 0, reason="planned", open=True)
 
 
@@ -136,18 +139,18 @@ def _of_node(state: ScalerState, look: DecisionRound, name: str) -> Iterator[Sca
 
 def _let_go(look: DecisionRound) -> dict[str, str | None]:
     """The nodes that nobody needs, each with the budget's objection; those that go are counted."""
-    found: dict[str, str | None] = {}
-    for one, objection in look.going():
-        found[one.node.name] = objection
-        if objection is None and one.node.ready:
-            look.context.headcount.acts(one.node.group)
-    return found
+    objections: dict[str, str | None] = {}
+    for unneeded, objection in look.going():
+        objections[unneeded.node.name] = objection
+        if objection is None and unneeded.node.ready:
+            look.context.headcount.acts(unneeded.node.group)
+    return objections
 
 
 def _of_outdated(look: DecisionRound, name: str) -> Iterator[ScalingObstacle]:
     """Why a node that should be replaced is not replaced yet."""
-    found, why = look.found.outdated, look.wanted[name]
-    stay = found.kept.get(name)
+    outdated, why = look.decisions.outdated, look.wanted[name]
+    stay = outdated.kept.get(name)
     if stay is not None:
         refusal = scaling_plans.stays(look.context, name, stay)
         yield ScalingObstacle(refusal.code, refusal.reason, {"replaced because": why.value, **refusal.because})
@@ -155,21 +158,22 @@ def _of_outdated(look: DecisionRound, name: str) -> Iterator[ScalingObstacle]:
     held = look.room().objection(look.context.view.seen[name].group, broken=why is RemovalReason.BROKEN)
     if held is not None:
         yield ScalingObstacle(held.guard, f"it is to be replaced, and {held.reason}", {"replaced because": why.value})
-    elif name in found.start.values():
-        group = next(group for group, first in found.start.items() if first == name)
+    elif name in outdated.start.values():
+        group = next(group for group, first in outdated.start.items() if first == name)
         reason = f"it is to be replaced, and group '{group}' grows by one first"
         yield ScalingObstacle("ReplacementFirst", reason, {"replaced because": why.value})
 
 
 def _of_needed(state: ScalerState, look: DecisionRound, name: str) -> Iterator[ScalingObstacle]:
     down = look.auto.scale_down
-    stay = {**down.stays, **look.found.delete.waiting}.get(name)
+    stay = {**down.stays, **look.decisions.delete.waiting}.get(name)
     if stay is not None and stay.reason is StayReason.RECENT:
-        said = state.said.get(f"{look.context.cluster}/said/node/{name}")
-        first = f"{said.reason}; " if said is not None and said.reason else ""
+        # This look did not try it: the reason is that of the last refusal.
+        last = state.said.get(f"{look.context.cluster}/said/node/{name}")
+        first = f"{last.reason}; " if last is not None and last.reason else ""
         failed = down.failed.get(name, look.now)
         yield ScalingObstacle(
-            said.code if said is not None else stay.reason.value,
+            last.code if last is not None else stay.reason.value,
             f"{first}it is looked at again in {failed - look.now:.0f} s",
             scaling_plans.utilization(look.context, name),
         )
@@ -199,12 +203,12 @@ def _of_consolidation(state: ScalerState, look: DecisionRound, name: str) -> Ite
     """Why a node is not replaced by a cheaper one, where that is done at all."""
     if not started_replacements.consolidates(look.context.settings):
         return
-    cluster, found = look.context.cluster, look.found.cheaper
+    cluster, cheaper = look.context.cluster, look.decisions.cheaper
     came, record = (find(state, cluster, name) for find in (started_replacements.brought, started_replacements.for_node))
-    stay = found.kept.get(name)
-    option = next((one for one in found.found if name in one.names), None)
+    stay = cheaper.kept.get(name)
+    option = next((option for option in cheaper.options if name in option.names), None)
     if came is not None:
-        names = ", ".join(f"'{one}'" for one in came.names)
+        names = ", ".join(f"'{replaced}'" for replaced in came.names)
         yield ScalingObstacle("ReplacesAnotherNode", f"it came so that {names} can go", scaling_plans.replaced(came))
     elif record is not None:
         reason = f"a cheaper node of group '{record.group}' was started for it, and is not ready yet"
@@ -236,11 +240,11 @@ def pod_waits(scaler: Scaler, cluster: str, asked: str, turn: int) -> tuple[str,
     index = scaler.clusters.ready_index()
     keys = index.waiting_keys(cluster)
     waiting = index.waiting(cluster)
-    found = next((pod for pod in waiting if asked in (pod.name, pod.key, keys[pod.key].split("/", 1)[1])), None)
-    if found is None:
+    pod = next((pod for pod in waiting if asked in (pod.name, pod.key, keys[pod.key].split("/", 1)[1])), None)
+    if pod is None:
         return _not_looked_at(scaler.clusters, cluster, asked, turn / 1000)
     look = _look(scaler, cluster, turn)
-    return found.key, [*_general(scaler.clusters, look), *_of_pod(scaler.clusters, look, found)]
+    return pod.key, [*_general(scaler.clusters, look), *_of_pod(scaler.clusters, look, pod)]
 
 
 def _not_looked_at(state: ScalerState, cluster: str, asked: str, now: float) -> tuple[str, list[ScalingObstacle]] | None:
@@ -267,8 +271,8 @@ def _not_looked_at(state: ScalerState, cluster: str, asked: str, now: float) -> 
 
 
 def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
-    found, settings = look.found, look.auto.settings.pending
-    if pod in found.triggered:
+    decisions, settings = look.decisions, look.auto.settings.pending
+    if pod in decisions.triggered:
         return
     if pending_pods.expendable(pod.nature, settings):
         yield ScalingObstacle(
@@ -284,8 +288,8 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
         yield ScalingObstacle("TooYoung", reason, {})
         return
     yield from _of_groups(state, look)
-    question = found.scale_up.question
-    if question is not None and pod in [found.pending[place] for place in found.scale_up.awaiting]:
+    question = decisions.scale_up.question
+    if question is not None and pod in [decisions.pending[place] for place in decisions.scale_up.awaiting]:
         reason = "an external expander chooses among the groups that would take it, and its answer has not come yet"
         yield ScalingObstacle("ExpanderAsked", reason, {"groups": [option.group for option in question.options]})
         return
@@ -294,20 +298,21 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
 
 def _of_placement(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
     """Why no group's new node would take it, or which node will."""
-    found = look.found
-    helpless = next((one for one in found.helpless if one.pod.nature is pod.nature), None)
+    decisions = look.decisions
+    helpless = next((helpless for helpless in decisions.helpless if helpless.pod.nature is pod.nature), None)
     if helpless is not None:
         for group, failure in sorted(helpless.failures.items()):
             yield ScalingObstacle(
                 failure.plugin, f"a new node of group '{group}' would not take it: {'; '.join(failure.reasons)}", {}
             )
-    elif found.scale_up.refused:
-        yield ScalingObstacle(scaling_refusals.code_of(found.scale_up.refused), found.scale_up.refused, {})
-    elif found.halted:  # nobody looked whether a node has room for it
+    elif decisions.scale_up.refused:
+        yield ScalingObstacle(scaling_refusals.code_of(decisions.scale_up.refused), decisions.scale_up.refused, {})
+    elif decisions.halted:
+        # Nobody looked whether a node has room for it.
         return
     elif misread := misread_pods.reason_of(state, look.context.cluster, look.auto, pod, look.now):
         yield ScalingObstacle(RefusalCode.NOT_UNDERSTOOD, misread, {})
-    elif pod not in found.not_triggered and not found.postponed:
+    elif pod not in decisions.not_triggered and not decisions.postponed:
         yield ScalingObstacle("HasRoom", "a node has room for it, or one that is coming will: the scheduler places it", {})
 
 
@@ -320,7 +325,7 @@ def _of_groups(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObsta
     troubles = group_troubles.of_groups(look.auto, look.context.view, look.now)
     for group, trouble in sorted(troubles.items()):
         yield ScalingObstacle(trouble.code, f"group '{group}': {trouble.reason}", trouble.numbers)
-    for group, reason in sorted(look.found.scale_up.skipped.items()):
+    for group, reason in sorted(look.decisions.scale_up.skipped.items()):
         if group not in troubles:
             refusal = scaling_refusals.skipped_group(look.context, group, reason)
             yield ScalingObstacle(refusal.code, f"group '{group}': {reason}", refusal.because)
@@ -338,8 +343,8 @@ def _general(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObstacl
         yield ScalingObstacle("paused", pause, {})
     elif shared_guards.mode(control) is not Mode.APPLY:
         yield ScalingObstacle("mode", "the cluster is in mode shadow: what is planned is not carried out", {})
-    if look.found.halted:
-        yield ScalingObstacle("halted", f"nothing grows or shrinks: {look.found.halted}", {})
+    if look.decisions.halted:
+        yield ScalingObstacle("halted", f"nothing grows or shrinks: {look.decisions.halted}", {})
 
 
 def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> DecisionRound:

@@ -38,7 +38,8 @@ TOPIC = "node-updates"
 MOST_NAMED = 3
 """Groups that the sentence about waiting pods names; its numbers name more."""
 MOST_REASON = 1000
-MOST_EXAMPLES = 20  # names of pods, nodes and groups that a decision quotes
+MOST_EXAMPLES = 20
+"""Names of pods, nodes and groups that a decision quotes."""
 
 STAYS: Mapping[StayReason, str] = {
     StayReason.DISABLED: "its annotation says that it must not be removed",
@@ -101,10 +102,12 @@ class PlanContext:
         return Decided(TOPIC, self.cluster, event, places)
 
 
-def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulablePod], found: NodeDecisions) -> ScaleUpPlanned:
+def growth(
+    context: PlanContext, increase: GroupIncrease, pods: Sequence[SchedulablePod], decisions: NodeDecisions
+) -> ScaleUpPlanned:
     """A group that grows for these pods."""
-    settings, fact = context.settings, context.view.groups[one.group].fact
-    choice = next((each for each in found.scale_up.choices if each.best is not None and each.best.group == one.group), None)
+    settings, fact, choices = context.settings, context.view.groups[increase.group].fact, decisions.scale_up.choices
+    choice = next((choice for choice in choices if choice.best is not None and choice.best.group == increase.group), None)
     best = choice.best if choice is not None else None
     because: dict[str, object] = {
         "desired": fact.desired,
@@ -119,21 +122,21 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
     if best is not None and choice is not None:
         because["option"] = {"nodes": best.nodes, "pods": best.pods, "cpu": best.cpu, "memory": best.memory}
         because["node"] = dict(best.template.allocatable)
-        because["equally good"] = [each.group for each in choice.equals][:MOST_EXAMPLES]
+        because["equally good"] = [option.group for option in choice.equals][:MOST_EXAMPLES]
     if choice is not None and choice.events:
         because["expander"] = [f"{reason} {group}".rstrip() for reason, group in choice.events[:MOST_EXAMPLES]]
-    if (asked := context.asked) is not None and asked.kept and choice is found.scale_up.choices[0]:
+    if (asked := context.asked) is not None and asked.kept and choice is choices[0]:
         because["external expander"] = {"question": asked.id, "chose": list(asked.kept[:MOST_EXAMPLES])}
-    if found.scale_up.skipped:
-        because["skipped"] = dict(sorted(found.scale_up.skipped.items())[:MOST_EXAMPLES])
+    if decisions.scale_up.skipped:
+        because["skipped"] = dict(sorted(decisions.scale_up.skipped.items())[:MOST_EXAMPLES])
     return ScaleUpPlanned(
-        id=context.id("scale-up", one.group),
+        id=context.id("scale-up", increase.group),
         at=context.turn.at,
         expires=context.expires(),
         cluster=context.cluster,
-        group=one.group,
-        before=one.before,
-        after=one.after,
+        group=increase.group,
+        before=increase.before,
+        after=increase.after,
         pods=len(pods),
         examples=tuple(pod.key for pod in pods[:MOST_EXAMPLES]),
         expander=settings.expanders,
@@ -185,28 +188,26 @@ def _one_more(context: PlanContext, group: str, expander: str, because: Because)
 
 def removal(
     context: PlanContext,
-    one: UnneededNode,
+    unneeded: UnneededNode,
     uids: Mapping[str, str],
     why: RemovalReason | None = None,
     numbers: Because | None = None,
 ) -> NodeRemovalPlanned:
-    """A node that goes, because it is not needed or, if `why` says so, although it is; `numbers` are added.
-
-    `uids` are those of the pods that it has now: pods that only a simulation put there are not evicted.
-    """
-    reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
-    daemons = _evicted_daemons(one.drained.daemons, context.settings, empty=one.empty)
-    pods = _names(one.drained.move, uids), _names(daemons, uids)
-    return _removal(context, one.node.name, why or reason, pods, {**_removal_numbers(context, one), **(numbers or {})})
+    """A node that goes, because it is not needed or, if `why` says so, although it is; `numbers` are added."""
+    # `uids` are those of the pods that it has now: pods that only a simulation put there are not evicted.
+    reason = (
+        RemovalReason.UNREADY if not unneeded.node.ready else RemovalReason.EMPTY if unneeded.empty else RemovalReason.UNNEEDED
+    )
+    daemons = _evicted_daemons(unneeded.drained.daemons, context.settings, empty=unneeded.empty)
+    pods = _names(unneeded.drained.move, uids), _names(daemons, uids)
+    return _removal(context, unneeded.node.name, why or reason, pods, {**_removal_numbers(context, unneeded), **(numbers or {})})
 
 
 def interruption(
     context: PlanContext, name: str, notice: InstanceInterruptionNoticed, uids: Mapping[str, str]
 ) -> NodeRemovalPlanned:
-    """A node whose instance the cloud takes away.
-
-    Every pod that does not belong to the node is evicted, because it would die with it.
-    """
+    """A node whose instance the cloud takes away."""
+    # Every pod that does not belong to the node is evicted, because it would die with it.
     pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
     evict = _names([pod for pod in pods if not is_daemon(pod.nature)], uids)
     daemons = [pod for pod in pods if is_daemon(pod.nature)]
@@ -254,28 +255,29 @@ def _names(pods: Sequence[SchedulablePod], uids: Mapping[str, str]) -> tuple[Pod
     return tuple(PodName(pod.namespace, pod.name, uids[pod.key]) for pod in pods if pod.key in uids)
 
 
-def _removal_numbers(context: PlanContext, one: UnneededNode) -> Because:
-    group = context.view.groups[one.node.group].fact
-    since = times.from_seconds(one.since)
+def _removal_numbers(context: PlanContext, unneeded: UnneededNode) -> Because:
+    group = context.view.groups[unneeded.node.group].fact
+    since = times.from_seconds(unneeded.since)
     names = [seen.node.name for seen in context.view.inputs.nodes]
     moves = Counter[str]()
-    for row, pods in one.moves:  # one entry for each shape of pods, so a node may be in several
+    # One entry for each shape of pods, so that a node may be in several.
+    for row, pods in unneeded.moves:
         if row < len(names):
             moves[names[row]] += len(pods)
     return {
-        **utilization(context, one.node.name),
+        **utilization(context, unneeded.node.name),
         "unneeded since": times.rfc3339(since),
         "unneeded seconds": (context.turn.at - since).total_seconds(),
-        **_changed(context, one),
+        **_changed(context, unneeded),
         "pods go to": dict(sorted(moves.items())[:MOST_EXAMPLES]),
         "group": {"desired": group.desired, "least": group.least},
     }
 
 
-def _changed(context: PlanContext, one: UnneededNode) -> dict[str, object]:
+def _changed(context: PlanContext, unneeded: UnneededNode) -> dict[str, object]:
     """How many of the pods that move come back with other requests, by the recommendations in force."""
     coming = set(context.view.inputs.successors.values())
-    number = sum(pod.nature in coming for _row, pods in one.moves for pod in pods)
+    number = sum(pod.nature in coming for _row, pods in unneeded.moves for pod in pods)
     return {"pods that come back with recommended requests": number} if number else {}
 
 
@@ -343,14 +345,6 @@ def refusal(context: PlanContext, subject: Subject, objection: Objection, number
     )
 
 
-def no_priorities(context: PlanContext, why: str) -> ScaleRefused:
-    """The ConfigMap of the priority expander cannot be used, so that expander tells no group from another."""
-    known = context.view.priorities
-    namespace, name = ("", "cluster-autoscaler-priority-expander") if known is None else (known.fact.namespace, known.fact.name)
-    subject = Subject.of_object(context.cluster, "ConfigMap", namespace, name)
-    return refusal(context, subject, Objection(RefusalCode.NO_PRIORITIES, why), {}, len(context.view.inputs.waiting))
-
-
 def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:
     """A node that stays, and why."""
     why = STAYS[stay.reason]
@@ -368,9 +362,8 @@ def released(context: PlanContext, record: StartedReplacement, why: str) -> Scal
     if record.node in context.view.nodes:
         subject = Subject.of_node(context.cluster, record.node, context.view.nodes[record.node].fact.uid)
     names = ", ".join(f"'{name}'" for name in record.names)
-    reason = f"it grew by a node so that {names} could go, and that is given up: {why}"
-    if record.node:
-        reason = f"it came so that {names} could go, and is kept for that no longer: {why}"
+    given_up = f"it grew by a node so that {names} could go, and that is given up: {why}"
+    reason = f"it came so that {names} could go, and is kept for that no longer: {why}" if record.node else given_up
     numbers = {"replaces": list(record.names), "reason": record.reason, "growth": record.plan}
     return refusal(context, subject, Objection(RefusalCode.REPLACEMENT_RELEASED, reason), numbers)
 

@@ -1,6 +1,7 @@
 """What a decision leaves as it is, and why: waiting pods, groups and nodes. A refusal is said once, and again when it changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
@@ -23,6 +24,8 @@ from schemas.names import Place
 
 MOST_NODES = 500
 """Nodes of which one decision says that they stay; the others are said by the next ones."""
+PRIORITIES = "cluster-autoscaler-priority-expander"
+"""The name of the priority expander's ConfigMap."""
 FAULTS = "faults"
 """What refusals of misconfigured groups are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
@@ -35,35 +38,35 @@ _SKIPPED: Mapping[str, RefusalCode] = {
 """The codes of reasons why a group may not grow; any other reason is a limit."""
 
 
-def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, look_at_nodes: bool) -> list[ScaleRefused]:
+def all_of(state: ScalerState, look: DecisionRound, decisions: NodeDecisions, *, look_at_nodes: bool) -> list[ScaleRefused]:
     """Everything that is not changed, and why; without `look_at_nodes` only what concerns waiting pods."""
-    context = look.context
-    said: list[ScaleRefused] = []
+    context, refused = look.context, decisions.scale_up.refused
+    refusals: list[ScaleRefused] = []
     if look_at_nodes:
-        said += _misconfigured(context)
-    if found.halted:
-        return said
-    if found.postponed:
-        said.append(about_cluster(context, RefusalCode.POSTPONED, scaling_plans.POSTPONED))
-    if found.scale_up.refused:
-        said.append(about_cluster(context, code_of(found.scale_up.refused), found.scale_up.refused))
-    elif found.helpless and 0 < context.settings.most_nodes <= len(context.view.inputs.nodes):
-        said.append(about_cluster(context, RefusalCode.MAX_NODES, scale_up.MAX_NODES))
-    if context.view.inputs.waiting and not found.grow:
-        said += [skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
-    said += _expanders_passed_over(context) if context.view.inputs.waiting else ()
-    said += _unmatched(context, found.scale_up.choices)
+        refusals += _misconfigured(context)
+    if decisions.halted:
+        return refusals
+    if decisions.postponed:
+        refusals.append(about_cluster(context, RefusalCode.POSTPONED, scaling_plans.POSTPONED))
+    if refused:
+        refusals.append(about_cluster(context, code_of(refused), refused))
+    elif decisions.helpless and 0 < context.settings.most_nodes <= len(context.view.inputs.nodes):
+        refusals.append(about_cluster(context, RefusalCode.MAX_NODES, scale_up.MAX_NODES))
+    if context.view.inputs.waiting and not decisions.grow:
+        refusals += [skipped_group(context, *skipped) for skipped in sorted(decisions.scale_up.skipped.items())]
+    refusals += _expanders_passed_over(context) if context.view.inputs.waiting else ()
+    refusals += _unmatched(context, decisions.scale_up.choices)
     index = state.ready_index()
-    for pods in found.helpless:
+    for pods in decisions.helpless:
         shape = index.shape_of(pods.pod)
         owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
         what = (owner.kind, owner.name) if owner is not None else ("Pod", pods.pod.name)
         subject = Subject.of_object(context.cluster, what[0], pods.pod.namespace, what[1], name)
-        said.append(scaling_plans.helpless(context, pods, name, subject))
-    said += misread_pods.refusals(state, look)
+        refusals.append(scaling_plans.helpless(context, pods, name, subject))
+    refusals += misread_pods.refusals(state, look)
     if look_at_nodes:
-        said += _staying(state, look, found)
-    return said
+        refusals += _staying(state, look, decisions)
+    return refusals
 
 
 def code_of(refused: str) -> RefusalCode:
@@ -91,7 +94,11 @@ def _expanders_passed_over(context: PlanContext) -> Iterator[ScaleRefused]:
     if Expander.PRIORITY in context.settings.chain():
         priorities = cluster_view.priorities_of(context.view.priorities)
         if isinstance(priorities, str):
-            yield scaling_plans.no_priorities(context, priorities)
+            known = context.view.priorities
+            named = ("", PRIORITIES) if known is None else (known.fact.namespace, known.fact.name)
+            subject = Subject.of_object(context.cluster, "ConfigMap", *named)
+            waiting = len(context.view.inputs.waiting)
+            yield scaling_plans.refusal(context, subject, Objection(RefusalCode.NO_PRIORITIES, priorities), {}, waiting)
     asked = context.asked
     if asked is not None and asked.failed:
         yield about_cluster(context, RefusalCode.EXPANDER_FAILED, f"the external expander is passed over: {asked.failed}")
@@ -125,18 +132,17 @@ def _misconfigured(context: PlanContext) -> Iterator[ScaleRefused]:
             yield scaling_plans.refusal(context, subject, Objection(RefusalCode.GROUP_MISCONFIGURED, fault), {})
 
 
-def _staying(state: ScalerState, look: DecisionRound, found: NodeDecisions) -> list[ScaleRefused]:
+def _staying(state: ScalerState, look: DecisionRound, decisions: NodeDecisions) -> list[ScaleRefused]:
     """The nodes whose reason to stay has changed since the last refusal; the first of them, in the order of names."""
     context = look.context
-    stay = {**look.auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
+    stays = {**look.auto.scale_down.stays, **decisions.delete.waiting, **decisions.outdated.kept}
     fresh: list[ScaleRefused] = []
-    for name in sorted(stay):
-        one = stay[name]
-        if one.reason in QUIET or len(fresh) >= MOST_NODES:
+    for name, stay in sorted(stays.items(), key=itemgetter(0)):
+        if stay.reason in QUIET or len(fresh) >= MOST_NODES:
             continue
-        known = state.said.get(f"{context.cluster}/said/node/{name}")
-        if known is None or known.code != one.reason.value or (one.pod and one.pod not in known.reason):
-            fresh.append(scaling_plans.stays(context, name, one))
+        last = state.said.get(f"{context.cluster}/said/node/{name}")
+        if last is None or last.code != stay.reason.value or (stay.pod and stay.pod not in last.reason):
+            fresh.append(scaling_plans.stays(context, name, stay))
     return fresh
 
 
@@ -158,12 +164,10 @@ def news(
 
 
 def _changing(event: ScaleRefused, now: float) -> str:
-    """What of a refusal is news when it changes; what keeps pods waiting is said again for as long as it does.
-
-    The scheduler's words about a pod change at any time, and the sentence about a budget counts, so they are no news.
-    """
-    said = "" if event.code in (RefusalCode.NOT_UNDERSTOOD, RefusalCode.BUDGET) else event.reason
-    return f"{said} {now // halt_reports.AGAIN:.0f}" if event.code in SAID_AGAIN else said
+    """What of a refusal is news when it changes; what keeps pods waiting is said again for as long as it does."""
+    # The scheduler's words about a pod change at any time, and the sentence about a budget counts nodes, so they are no news.
+    sentence = "" if event.code in (RefusalCode.NOT_UNDERSTOOD, RefusalCode.BUDGET) else event.reason
+    return f"{sentence} {now // halt_reports.AGAIN:.0f}" if event.code in SAID_AGAIN else sentence
 
 
 def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
@@ -178,10 +182,7 @@ def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
 
 
 def _forget(state: ScalerState, context: PlanContext, held: set[str]) -> None:
-    """Forget refusals about things that are gone, and about pods and groups once no pod waits.
-
-    `held` are those that still hold; a pause stays as long as it lasts, even if it holds nothing back.
-    """
+    """Forget refusals about things that are gone, and about pods and groups once no pod waits. `held` are those that hold."""
     cluster, waiting = context.cluster, bool(context.view.inputs.waiting)
     paused = shared_guards.paused(state.control.get(cluster)) is not None
     for key in [key for key in state.said if key.startswith(f"{cluster}/")]:
@@ -196,6 +197,7 @@ def _forget(state: ScalerState, context: PlanContext, held: set[str]) -> None:
         if kind == FAULTS:
             group = context.view.groups.get(about)
             known = group is not None and bool(group_troubles.faults(group.fact))
+        # A pause stays as long as it lasts, even if it holds nothing back.
         if not known and key not in held and not (paused and _is_pause(state.said.get(key))):
             state.said.remove(key)
 

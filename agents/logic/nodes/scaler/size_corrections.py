@@ -1,7 +1,6 @@
 """Plans that let a group want no more nodes than there are, once its cloud has failed to deliver the others.
 
-Left alone, the group would go on asking for nodes whose pods have gone elsewhere meanwhile. A plan says what the facts show; the
-consumer lowers the size to the instances that there are at that moment, and never below them.
+A plan says what the facts show; the consumer lowers the size to the instances that there are then, and never below them.
 """
 
 from collections.abc import Iterator
@@ -23,10 +22,11 @@ def plans(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
     """A plan for each group that wants more nodes than its cloud delivers; none while it grows, or after one was refused."""
     context, auto, now = look.context, look.auto, look.now
     cluster = context.cluster
-    for group in sorted({*auto.state.given_up, *(name for name, _delta in look.found.lower)}):
+    for group in sorted({*auto.state.given_up, *(name for name, _delta in look.decisions.lower)}):
         seen, growth = context.view.sized[group], state.plans.get(f"{cluster}/group/{group}")
         after = max(auto.state.groups.get(group, NodeReadiness()).delivered, seen.least)
         grows = growth is not None and not growth.done
+        # Left alone, the group would go on asking for nodes whose pods have gone elsewhere meanwhile.
         if after >= seen.target or grows or auto.kept_size.get(group, now) > now:
             continue
         key = f"{cluster}/{SIZE}/{group}"

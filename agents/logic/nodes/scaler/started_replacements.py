@@ -36,39 +36,40 @@ class FollowedReplacements:
 
 def of_cluster(state: ScalerState, cluster: str) -> dict[str, StartedReplacement]:
     """The replacements of a cluster that are under way, by their keys, the oldest first."""
-    mine = [(key, one) for key, one in state.replacements.items() if key.startswith(f"{cluster}/")]
+    mine = [(key, record) for key, record in state.replacements.items() if key.startswith(f"{cluster}/")]
     return dict(sorted(mine, key=lambda item: (item[1].since, item[0])))
 
 
 def for_node(state: ScalerState, cluster: str, name: str) -> StartedReplacement | None:
     """The replacement that a node waits for."""
-    return next((one for one in of_cluster(state, cluster).values() if name in one.names), None)
+    return next((record for record in of_cluster(state, cluster).values() if name in record.names), None)
 
 
 def brought(state: ScalerState, cluster: str, name: str) -> StartedReplacement | None:
     """The replacement that a node came for."""
-    return next((one for one in of_cluster(state, cluster).values() if name == one.node), None)
+    return next((record for record in of_cluster(state, cluster).values() if name == record.node), None)
 
 
 def _follow(records: Records, view: ClusterView, settings: ScalerSettings, now: float) -> FollowedReplacements:
     """Find the nodes that came, and the end of what is over."""
-    found = FollowedReplacements()
-    taken = {one.node for one in records.values()}
-    for key, record in records.items():
-        left = [name for name in record.names if name in view.nodes]
-        if not left:
-            found.done.append(record)
+    followed = FollowedReplacements()
+    taken = {record.node for record in records.values()}
+    for key, started in records.items():
+        remaining = [name for name in started.names if name in view.nodes]
+        if not remaining:
+            followed.done.append(started)
             continue
-        going = any(view.seen[name].deleting is not None for name in left)
-        one = record if record.node else _arrived(record, view, taken, now)
-        taken.add(one.node)
-        one = replace(one, ready=now) if one.node and going else one
-        why = "" if going else _over(one, view, settings, now)
+        going = any(view.seen[name].deleting is not None for name in remaining)
+        record = started if started.node else _arrived(started, view, taken, now)
+        taken.add(record.node)
+        # The time for which it is held counts from the last drain that was under way.
+        record = replace(record, ready=now) if record.node and going else record
+        why = "" if going else _over(record, view, settings, now)
         if why:
-            found.released.append((one, why))
+            followed.released.append((record, why))
         else:
-            found.going_on[key] = one
-    return found
+            followed.going_on[key] = record
+    return followed
 
 
 def _arrived(record: StartedReplacement, view: ClusterView, taken: set[str], now: float) -> StartedReplacement:
@@ -88,35 +89,36 @@ def _usable(view: ClusterView, name: str) -> bool:
     return seen.ready and not seen.node.unschedulable and seen.deleting is None
 
 
-def _over(one: StartedReplacement, view: ClusterView, settings: ScalerSettings, now: float) -> str:
+def _over(record: StartedReplacement, view: ClusterView, settings: ScalerSettings, now: float) -> str:
     """Why a replacement is given up although none of its nodes goes; empty if it is not."""
-    group = view.sized.get(one.group)
-    if one.failed and not one.node:
-        return one.failed
+    group = view.sized.get(record.group)
+    if record.failed and not record.node:
+        return record.failed
     if group is None:
-        return f"group '{one.group}' is gone"
-    if not one.node:
-        late = now - one.since > group.options.max_provision + settings.expires
-        return f"no node of group '{one.group}' came in time" if late else ""
-    if one.node not in view.nodes:
-        return f"node '{one.node}' is gone"
-    if one.reason == RemovalReason.CONSOLIDATED and not _saves(one, view, settings):
+        return f"group '{record.group}' is gone"
+    if not record.node:
+        late = now - record.since > group.options.max_provision + settings.expires
+        return f"no node of group '{record.group}' came in time" if late else ""
+    if record.node not in view.nodes:
+        return f"node '{record.node}' is gone"
+    if record.reason == RemovalReason.CONSOLIDATED and not _saves(record, view, settings):
         return "it would no longer save what it must"
-    late = now - (one.ready or one.since) > settings.replacement_hold
+    late = now - (record.ready or record.since) > settings.replacement_hold
     return f"no drain could begin within {settings.replacement_hold:g} s" if late else ""
 
 
-def _saves(one: StartedReplacement, view: ClusterView, settings: ScalerSettings) -> bool:
-    """Whether a cheaper node still is cheaper; once one of the nodes that it replaces has gone, the others follow in any case."""
+def _saves(record: StartedReplacement, view: ClusterView, settings: ScalerSettings) -> bool:
+    """Whether a cheaper node still is cheaper."""
     if not consolidates(settings):
         return False
     prices = _prices(view)
-    groups = [view.seen[name].group for name in one.names if name in view.seen]
-    if len(groups) < len(one.names):
+    groups = [view.seen[name].group for name in record.names if name in view.seen]
+    if len(groups) < len(record.names):
+        # One of the nodes has gone, and the new one is paid for: the others follow in any case.
         return True
-    known = one.group in prices and all(group in prices for group in groups)
+    known = record.group in prices and all(group in prices for group in groups)
     before = sum(prices[group] for group in groups) if known else 0.0
-    return known and consolidation.worth(before, prices[one.group], settings.consolidation_savings)
+    return known and consolidation.worth(before, prices[record.group], settings.consolidation_savings)
 
 
 def _prices(view: ClusterView) -> dict[str, float]:
@@ -175,11 +177,11 @@ def _cheaper(timers: ConsolidationTimers, view: ClusterView, settings: ScalerSet
 
 
 def next_timers(
-    timers: ConsolidationTimers, found: NodeDecisions, view: ClusterView, settings: ScalerSettings, now: float
+    timers: ConsolidationTimers, decisions: NodeDecisions, view: ClusterView, settings: ScalerSettings, now: float
 ) -> ConsolidationTimers:
     """The timers after a look: findings go on, and failed tries are not repeated for a while."""
-    names = {name for one in found.cheaper.found for name in one.names}
-    tried = {**timers.tried, **dict.fromkeys(found.cheaper.tried, now + settings.recheck)}
+    names = {name for option in decisions.cheaper.options for name in option.names}
+    tried = {**timers.tried, **dict.fromkeys(decisions.cheaper.tried, now + settings.recheck)}
     return ConsolidationTimers(
         {name: timers.since.get(name, now) for name in sorted(names)},
         {name: until for name, until in sorted(timers.resting.items()) if until > now and name in view.nodes},
@@ -190,21 +192,20 @@ def next_timers(
 def settle(
     state: ScalerState, cluster: str, view: ClusterView, settings: ScalerSettings, now: float
 ) -> list[tuple[StartedReplacement, str]]:
-    """Bring the replacements of a cluster up to date in the state; those that are given up, with the reason.
-
-    The node that came rests from then on, and so do nodes whose cheaper replacement was given up.
-    """
+    """Bring the replacements of a cluster up to date in the state; those that are given up, with the reason."""
     records = of_cluster(state, cluster)
-    found = _follow(records, view, settings, now)
+    followed = _follow(records, view, settings, now)
     for key, record in records.items():
-        kept = found.going_on.get(key)
+        kept = followed.going_on.get(key)
         if kept is None:
             state.replacements.remove(key)
         elif kept != record:
             state.replacements.upsert(key, kept)
-    over = [*found.done, *(one for one, _why in found.released)]
-    resting = {name: now + settings.consolidation_pause for one in over for name in (one.node, *one.names) if name}
+    over = [*followed.done, *(record for record, _why in followed.released)]
+    # The node that came rests from then on, and so do nodes whose cheaper replacement was given up: prices that change by the
+    # hour must not replace them again and again.
+    resting = {name: now + settings.consolidation_pause for record in over for name in (record.node, *record.names) if name}
     if resting and consolidates(settings):
         timers = state.consolidation.get(cluster) or NO_TIMERS
         state.consolidation.upsert(cluster, replace(timers, resting={**timers.resting, **resting}))
-    return found.released
+    return followed.released

@@ -20,16 +20,16 @@ def of_group(template: GroupTemplate | None, learned: LearnedPattern | None, sha
     """What a new node of a group lacks, and how the node that taught it differed from what was expected."""
     if template is None:
         return ", ".join(failure.reasons)
-    found = of(template, shape, failure)
+    sentence = of(template, shape, failure)
     differs = [] if learned is None else [*islice(group_patterns.differences(learned), group_patterns.MOST_DIFFERENCES)]
-    return f"{found} ({'; '.join(differs)})" if differs else found
+    return f"{sentence} ({'; '.join(differs)})" if differs else sentence
 
 
 def of(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> str:
     """What a new node of the group lacks for such a pod."""
     who = f"node '{template.like}'" if template.like else "a new node"
-    found = list(_lacks(template, shape, failure))[:MOST] or [f"does not take them: {', '.join(failure.reasons)}"]
-    return f"{who} {' and '.join(found)}"
+    lacks = list(_lacks(template, shape, failure))[:MOST] or [f"does not take them: {', '.join(failure.reasons)}"]
+    return f"{who} {' and '.join(lacks)}"
 
 
 def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> 
             yield from _amounts(template, shape)
         case "TaintToleration":
             untolerated = [taint for taint in template.node.taints if not tolerates(shape.tolerations, (taint,))]
-            yield from (f"has the taint '{one.key}={one.value}:{one.effect}'" for one in untolerated)
+            yield from (f"has the taint '{taint.key}={taint.value}:{taint.effect}'" for taint in untolerated)
         case "VolumeBinding":
             yield "lies where the pods' volumes cannot be"
         case _:

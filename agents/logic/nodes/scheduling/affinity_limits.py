@@ -15,7 +15,7 @@ from schemas.facts.scheduled_pods import LabelQuery, PodShapeSeen
 MOST_RULES = 5_000
 """Affinity terms and spread constraints of all shapes of a namespace: ten shapes with 500 each, say, or 2,500 with two."""
 BROAD = 50
-"""A rule that may mean any pod counts as so many: it is held against every pod, one that names labels of its pods against few."""
+"""A rule that may mean any pod counts as so many."""
 MOST_STEPS = 30_000
 """Rules of all pods, one by one, that a decision goes through when it places pods, and again when it looks which nodes may go."""
 
@@ -24,8 +24,9 @@ def rules(shape: PodShapeSeen) -> int:
     """The cost of a shape's rules between pods: one each, and `BROAD` if one may mean any pod."""
     terms = (*shape.affinity, *shape.anti_affinity)
     narrow = [term.namespace_selector is None and _is_narrow(term.selector, len(term.namespaces)) for term in terms]
-    narrow += [_is_narrow(one.selector, 1) for one in shape.spread]
-    return sum(1 if one else BROAD for one in narrow)
+    narrow += [_is_narrow(constraint.selector, 1) for constraint in shape.spread]
+    # One that may mean any pod is held against every pod, one that names labels of its pods against few.
+    return sum(1 if few else BROAD for few in narrow)
 
 
 def _is_narrow(query: LabelQuery | None, namespaces: int) -> bool:
@@ -63,12 +64,12 @@ def within(pods: Sequence[SchedulablePod]) -> Sequence[SchedulablePod]:
     costs = {nature: steps(nature) for nature in {pod.nature for pod in pods}}
     if sum(costs[pod.nature] for pod in pods) <= MOST_STEPS:
         return pods
-    left, found = MOST_STEPS, []
+    left, considered = MOST_STEPS, []
     for pod in pods:
         if costs[pod.nature] <= left:
             left -= costs[pod.nature]
-            found.append(pod)
-    return found
+            considered.append(pod)
+    return considered
 
 
 def total(pods: Iterable[SchedulablePod]) -> int:

@@ -18,6 +18,7 @@ def grown(array: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic]:
     """The same array with room for at least so many rows; new ones are zero."""
     if rows <= array.shape[0]:
         return array
+    # Twice as large, so that nodes that come one by one are not copied each time.
     larger = np.zeros((max(rows, 2 * array.shape[0]), *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
@@ -36,9 +37,9 @@ class Column:
 
     def extend(self, row: int, values: Iterable[str | None]) -> None:
         """The values of the rows from `row` on."""
-        found = [ABSENT if value is None else self.number(value) for value in values]
-        self.ids = grown(self.ids, row + len(found))  # type: ignore[assignment]  # grown keeps the dtype
-        self.ids[row : row + len(found)] = found
+        ids = [ABSENT if value is None else self.number(value) for value in values]
+        self.ids = grown(self.ids, row + len(ids))  # type: ignore[assignment]  # grown keeps the dtype
+        self.ids[row : row + len(ids)] = ids
 
     def number(self, value: str) -> int:
         """The index of a value; added if new."""
@@ -48,10 +49,11 @@ class Column:
             self.values.append(value)
         return index
 
-    def meets(self, one: LabelRequirement, rows: slice) -> Mask:
+    def meets(self, requirement: LabelRequirement, rows: slice) -> Mask:
         """Which of the rows meet a requirement."""
-        verdicts = self._known.setdefault(one, [one.accepts(None)])
-        verdicts.extend(one.accepts(value) for value in self.values[len(verdicts) - 1 :])
+        # A verdict for each value and not for each node, because many nodes share few values.
+        verdicts = self._known.setdefault(requirement, [requirement.accepts(None)])
+        verdicts.extend(requirement.accepts(value) for value in self.values[len(verdicts) - 1 :])
         result: Mask = np.array(verdicts, np.bool_)[self.ids[rows] + 1]
         return result
 

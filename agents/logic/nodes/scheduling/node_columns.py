@@ -88,8 +88,8 @@ class NodeColumns:
 
     def _meets(self, term: NodeTerm, rows: slice) -> Mask:
         result = self.labels.meets(term.expressions, rows)
-        for one in term.names:
-            result &= np.array([one.accepts(name) for name in self.names[rows]], np.bool_)
+        for demand in term.names:
+            result &= np.array([demand.accepts(name) for name in self.names[rows]], np.bool_)
         return result
 
     def demand(self, shape: PodShape) -> DemandId:
@@ -101,17 +101,15 @@ class NodeColumns:
         return number
 
     def suited(self, demand: DemandId, shape: PodShape) -> Mask:
-        """Rows that suit a shape as far as nodes alone decide it: name, cordon, taints, selector and affinity.
-
-        `demand` is that of the shape; what was found out is remembered for all shapes with the same.
-        """
-        known = self._suited[demand]
-        if len(known) < self.size:
-            rows = slice(len(known), self.size)
+        """Rows that suit a shape, whose `demand` it is, as far as nodes alone decide it: name, cordon, taints, labels."""
+        mask = self._suited[demand]
+        # Nothing here depends on pods, so that an answer about a row holds as long as the row is there.
+        if len(mask) < self.size:
+            rows = slice(len(mask), self.size)
             new = self.named(shape, rows) & self.uncordoned(shape, rows) & self.tolerated(shape.tolerations, rows)
             new &= self.selected(shape.node_selector, shape.node_terms, rows)
-            known = self._suited[demand] = np.concatenate((known, new)) if len(known) else new
-        return known
+            mask = self._suited[demand] = np.concatenate((mask, new)) if len(mask) else new
+        return mask
 
     def named(self, shape: PodShape, rows: slice) -> Mask:
         """Rows with the name that the pod asks for, if it asks for one."""

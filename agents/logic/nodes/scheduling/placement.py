@@ -24,7 +24,7 @@ def alike(cluster: ScheduledCluster, shape: ShapeId) -> bool:
     """Whether one pod of the shape changes nothing for the next but what is free on its node."""
     body = cluster.shapes[shape]
     special = body.ports or body.volumes or body.affinity or body.anti_affinity
-    return not special and not any(one.required for one in body.spread)
+    return not special and not any(constraint.required for constraint in body.spread)
 
 
 def room(cluster: ScheduledCluster, shape: ShapeId, rows: Counts) -> Counts:
@@ -51,11 +51,10 @@ def last(cluster: ScheduledCluster, shape: ShapeId) -> Row:
 
 
 class Scatter:
-    """Draws that decide which of several nodes takes a pod: any of them, and the same ones each time.
+    """Draws that decide which of several nodes takes a pod: any of them, and the same ones each time."""
 
-    Upstream searches nodes in the order of a hash map, so its pods end up scattered over all nodes that take them. Filling node
-    after node would empty the others and give smaller estimates than upstream's.
-    """
+    # Upstream searches nodes in the order of a hash map, so that its pods end up scattered over all nodes that take them. Filling
+    # node after node would empty the others and give smaller estimates than upstream's.
 
     __slots__ = ("_drawn",)
 
@@ -107,7 +106,8 @@ def _together(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Plac
     if not len(rows):
         return _none()
     if not isinstance(wanted.way, Scatter):
-        rows = rows[: wanted.pods]  # each of them takes one at least
+        # Each of them takes one at least.
+        rows = rows[: wanted.pods]
     takes = np.minimum(room(cluster, wanted.shape, rows), wanted.pods)
     if not isinstance(wanted.way, Scatter):
         before = np.cumsum(takes) - takes
@@ -135,17 +135,18 @@ def _scattered(takes: Counts, pods: int, scatter: Scatter) -> Counts:
 def _singly(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Placed:
     shape = wanted.shape
     able = scheduler_filters.by_node(cluster, shape, cluster.columns.all) & allowed
-    found: dict[Row, int] = {}
+    counts: dict[Row, int] = {}
     for _pod in range(wanted.pods):
         row = _next(_between(cluster, shape, able), wanted.way)
         if row == NOWHERE:
             break
         cluster.place(shape, row)
-        found[row] = found.get(row, 0) + 1
+        counts[row] = counts.get(row, 0) + 1
+        # A placement changes what is free on its own node, and nothing on any other.
         able[row] = scheduler_filters.by_node(cluster, shape, slice(row, row + 1))[0]
         if cluster.shapes[shape].volumes:
             able &= scheduler_filters.volumes_single(cluster, shape, cluster.columns.all)
-    return np.array(list(found), np.int64), np.array(list(found.values()), np.int64)
+    return np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)
 
 
 def _between(cluster: ScheduledCluster, shape: ShapeId, able: Mask) -> Mask:
@@ -169,11 +170,7 @@ def _next(mask: Mask, way: Scatter | Counts | None) -> Row:
 
 
 def schedule(cluster: ScheduledCluster, pods: Sequence[ShapeId], among: Mask | None = None) -> Counts:
-    """Place pods in their order; for each its row, or NOWHERE. Neighbours of one shape go together.
-
-    A shape that fits nowhere is not tried again as long as nothing but placements happens that cannot make room: with rules
-    between pods a placement can, so shapes with such rules are tried each time.
-    """
+    """Place pods in their order; for each its row, or NOWHERE. Neighbours of one shape go together."""
     result = np.full(len(pods), NOWHERE, np.int64)
     shapes = np.asarray(pods, np.int64)
     if not len(shapes):
@@ -187,6 +184,8 @@ def schedule(cluster: ScheduledCluster, pods: Sequence[ShapeId], among: Mask | N
         rows, takes = fill(cluster, shape, stop - start, among)
         placed = np.repeat(rows, takes)
         result[start : start + len(placed)] = placed
+        # A shape that fits nowhere is not tried again: placements make no room. With rules between pods they can, so that shapes
+        # with such rules are tried each time.
         if len(placed) < stop - start and alike(cluster, shape):
             hopeless.add(shape)
     return result

@@ -83,7 +83,7 @@ def text(value: object, where: str) -> str:
 
 def texts(value: object, where: str) -> tuple[str, ...]:
     """A list of texts."""
-    return tuple(text(one, where) for one in sequence(value, where, MOST_EXPRESSIONS))
+    return tuple(text(entry, where) for entry in sequence(value, where, MOST_EXPRESSIONS))
 
 
 def whole(value: object, where: str, default: int) -> int:
@@ -97,7 +97,7 @@ def whole(value: object, where: str, default: int) -> int:
 
 def labels(value: object, where: str) -> dict[str, str]:
     """Labels, or anything else that maps text to text."""
-    return {key: text(one, where) for key, one in mapping(value, where).items()}
+    return {key: text(entry, where) for key, entry in mapping(value, where).items()}
 
 
 def selector(value: object, where: str = "the selector") -> SchedulingSelector:
@@ -105,8 +105,10 @@ def selector(value: object, where: str = "the selector") -> SchedulingSelector:
     if value is None:
         return NOTHING
     body = mapping(value, where)
-    found = [mapping(one, where) for one in sequence(body.get("matchExpressions"), where, MOST_EXPRESSIONS)]
-    expressions = tuple((text(e.get("key"), where), text(e.get("operator"), where), texts(e.get("values"), where)) for e in found)
+    listed = [mapping(entry, where) for entry in sequence(body.get("matchExpressions"), where, MOST_EXPRESSIONS)]
+    expressions = tuple(
+        (text(e.get("key"), where), text(e.get("operator"), where), texts(e.get("values"), where)) for e in listed
+    )
     try:
         return label_selector(labels(body.get("matchLabels"), where), expressions) if body else EVERYTHING
     except SelectorError as error:
@@ -115,53 +117,55 @@ def selector(value: object, where: str = "the selector") -> SchedulingSelector:
 
 def tolerations(value: object) -> tuple[Toleration, ...]:
     """The tolerations of a pod."""
-    found = [mapping(one, "a toleration") for one in sequence(value, "the tolerations")]
+    listed = [mapping(entry, "a toleration") for entry in sequence(value, "the tolerations")]
     fields = ("key", "operator", "value", "effect")
-    return tuple(Toleration(*(text(one.get(field), "a toleration") for field in fields)) for one in found)
+    return tuple(Toleration(*(text(entry.get(field), "a toleration") for field in fields)) for entry in listed)
 
 
 def ports(value: object) -> tuple[HostPort, ...]:
     """Host ports from entries with 'port', 'protocol' and 'host_ip'; a port of 0 takes nothing."""
-    found: set[HostPort] = set()
+    taken: set[HostPort] = set()
     for entry in sequence(value, "the host ports"):
-        one = mapping(entry, "a host port")
-        number = whole(one.get("port"), "a host port", 0)
+        port = mapping(entry, "a host port")
+        number = whole(port.get("port"), "a host port", 0)
         if number > MOST_PORT:
             raise Unreadable(f"{number} is no port")
         if number > 0:
-            address = text(one.get("host_ip"), "a host port") or EVERY_ADDRESS
-            found.add(HostPort(number, text(one.get("protocol"), "a host port") or "TCP", address))
-    return tuple(sorted(found))
+            address = text(port.get("host_ip"), "a host port") or EVERY_ADDRESS
+            taken.add(HostPort(number, text(port.get("protocol"), "a host port") or "TCP", address))
+    return tuple(sorted(taken))
 
 
 def node_terms(affinity: object) -> tuple[NodeTerm, ...] | None:
     """The required node affinity of a pod's affinity, or None if there is none.
 
-    A term that is invalid takes no node, but the others still may: the scheduler ORs them.
     Source: k8s.io/component-helpers, scheduling/corev1/nodeaffinity.
     """
     rule = mapping(mapping(affinity, "the affinity").get("nodeAffinity"), "the node affinity").get(REQUIRED)
     if rule is None:
         return None
-    found = sequence(mapping(rule, "the node affinity").get("nodeSelectorTerms"), "the node affinity")
-    return tuple(_node_term(mapping(one, "a node selector term")) for one in found)
+    terms = sequence(mapping(rule, "the node affinity").get("nodeSelectorTerms"), "the node affinity")
+    return tuple(_node_term(mapping(term, "a node selector term")) for term in terms)
 
 
 def _node_term(term: JsonMapping) -> NodeTerm:
     expressions = sequence(term.get("matchExpressions"), "a node selector term", MOST_EXPRESSIONS)
-    fields = [mapping(one, "a field") for one in sequence(term.get("matchFields"), "a node selector term", MOST_EXPRESSIONS)]
+    fields = [mapping(entry, "a field") for entry in sequence(term.get("matchFields"), "a node selector term", MOST_EXPRESSIONS)]
     names = tuple(_name(field) for field in fields if field.get("key") == NODE_NAME_FIELD and field.get("operator") in _NAMING)
     valid = len(names) == len(fields) and all(len(name.values) == 1 for name in names)
     try:
         return NodeTerm(tuple(map(_expression, expressions)), names, invalid=not valid)
     except SelectorError:
+        # A term that is invalid takes no node, but the others still may: the scheduler ORs them.
         return NodeTerm((), names, invalid=True)
 
 
 def _expression(value: object) -> LabelRequirement:
-    one = mapping(value, "an expression")
+    expression = mapping(value, "an expression")
     where = "an expression"
-    return requirement(text(one.get("key"), where), text(one.get("operator"), where), texts(one.get("values"), where))
+    return requirement(
+        text(expression.get("key"), where), text(expression.get("operator"), where), texts(expression.get("values"), where)
+    )
 
 
 def _name(field: JsonMapping) -> LabelRequirement:
@@ -174,8 +178,8 @@ def _name(field: JsonMapping) -> LabelRequirement:
 def pod_terms(affinity: object, kind: str, whose: RuleOwner) -> tuple[AffinityTerm, ...]:
     """The required terms between pods; `kind` is 'podAffinity' or 'podAntiAffinity'."""
     where = "the affinity between pods"
-    found = sequence(mapping(mapping(affinity, where).get(kind), where).get(REQUIRED), where)
-    return tuple(_pod_term(mapping(one, where), whose) for one in found)
+    terms = sequence(mapping(mapping(affinity, where).get(kind), where).get(REQUIRED), where)
+    return tuple(_pod_term(mapping(term, where), whose) for term in terms)
 
 
 def _pod_term(term: JsonMapping, whose: RuleOwner) -> AffinityTerm:
@@ -192,7 +196,7 @@ def _pod_term(term: JsonMapping, whose: RuleOwner) -> AffinityTerm:
 
 def spread(value: object, whose: RuleOwner) -> tuple[TopologySpread, ...]:
     """The topology spread constraints of a pod; the values of matchLabelKeys are taken from the pod's own labels."""
-    return tuple(_spread(mapping(one, "a spread constraint"), whose) for one in sequence(value, "the spread constraints"))
+    return tuple(_spread(mapping(entry, "a spread constraint"), whose) for entry in sequence(value, "the spread constraints"))
 
 
 def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
@@ -200,9 +204,8 @@ def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
     chosen = selector(rule.get("labelSelector"), where)
     own = {key: whose.labels[key] for key in texts(rule.get("matchLabelKeys"), where) if key in whose.labels}
     if own:
-        chosen = SchedulingSelector(
-            (*chosen.requirements, *selector({"matchLabels": own}, where).requirements)
-        )  # a missing label takes part, too
+        # Without a selector, which would take nobody, the labels alone decide.
+        chosen = SchedulingSelector((*chosen.requirements, *selector({"matchLabels": own}, where).requirements))
     return TopologySpread(
         key=text(rule.get("topologyKey"), where),
         max_skew=whole(rule.get("maxSkew"), where, 1),
@@ -216,11 +219,11 @@ def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
 
 def amounts(values: Iterable[tuple[str, object]], most: int) -> tuple[tuple[str, int], ...]:
     """Requests or capacities as sorted pairs without zeros. A negative amount is refused; one above `most` is cut to it."""
-    found: dict[str, int] = {}
+    kept: dict[str, int] = {}
     for name, value in values:
         number = whole(value, f"the amount of '{name[:80]}'", 0)
         if number < 0:
             raise Unreadable(f"the amount of '{name[:80]}' is {number}, which is negative")
         if number:
-            found[name] = min(number, most)
-    return tuple(sorted(found.items()))
+            kept[name] = min(number, most)
+    return tuple(sorted(kept.items()))

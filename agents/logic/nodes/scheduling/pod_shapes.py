@@ -168,7 +168,7 @@ class PodShape:
     @property
     def spreads_over_hosts(self) -> bool:
         """Whether it has a spread constraint, of either kind, over host names."""
-        return any(one.key == HOSTNAME for one in self.spread)
+        return any(constraint.key == HOSTNAME for constraint in self.spread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class ScheduledCluster:
         self._demands: list[DemandId] = []
         """By shape: what it demands of a node by itself."""
         self.resources: list[str] = list(FIRST_RESOURCES)
+        # Columns lie together in memory, because filters go through one resource of all nodes.
         self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.offered: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.open: Mask = np.zeros(64, np.bool_)
@@ -178,7 +179,8 @@ class ScheduledCluster:
         self._apply(shape, rows, pods)
 
     def _apply_one(self, shape: ShapeId, row: Row, pods: int) -> None:
-        """As `_apply`, for one row: most moves of a simulation are of a pod or two."""
+        """As `_apply`, for one row."""
+        # Most moves of a simulation are of a pod or two, for which numpy costs more than it saves.
         for column, amount in self.wanted[shape]:
             self.free[row, column] -= amount * pods
         mine = self.on[shape]
@@ -303,65 +305,66 @@ class ScheduledCluster:
 
     def tally(self, rule: AllOf | SpreadCounts) -> DomainCounts:
         """The count of a rule; made at its first use from the pods that are there."""
-        found = self.tallies.get(rule)
-        if found is None:
-            found = self._start(rule)
+        tally = self.tallies.get(rule)
+        if tally is None:
+            tally = self._start(rule)
             for number in self._known.meant(rule):
                 if self.on[number] and rule.takes(self.shapes[number], self.namespaces):
-                    found.move(*numbers(self.on[number]))
-        return found.fit()
+                    tally.move(*numbers(self.on[number]))
+        return tally.fit()
 
     def _start(self, rule: Counting) -> DomainCounts:
-        found = self.tallies[rule] = DomainCounts(rule, self.columns.labels.column(rule.key))
-        found.cover(self.columns.all, self.columns.eligible)
+        tally = self.tallies[rule] = DomainCounts(rule, self.columns.labels.column(rule.key))
+        tally.cover(self.columns.all, self.columns.eligible)
         if isinstance(rule, SpreadCounts):
-            self._spread.append(found)
+            self._spread.append(tally)
             gone = [] if rule.eligible.tolerations is None or tolerates(rule.eligible.tolerations, (_GOING,)) else self._withdrawn
             for row in gone:
-                found.uncover(slice(row, row + 1))
-        (self._held if isinstance(rule, AntiAffinityHolders) else self._counting).add(found)
-        return found
+                tally.uncover(slice(row, row + 1))
+        (self._held if isinstance(rule, AntiAffinityHolders) else self._counting).add(tally)
+        return tally
 
     def touched(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts that a pod of this shape is part of."""
-        seen, found = self._touched.get(shape, (0, []))
+        seen, tallies = self._touched.get(shape, (0, []))
         if seen < self._counting.size:
             body = self.shapes[shape]
-            found += [one for one in self._counting.meant(body, seen) if one.rule.takes(body, self.namespaces)]
-            self._touched[shape] = (self._counting.size, found)
-        return found
+            # Only those that came since: a rule that did not take the shape never will.
+            tallies += [tally for tally in self._counting.meant(body, seen) if tally.rule.takes(body, self.namespaces)]
+            self._touched[shape] = (self._counting.size, tallies)
+        return tallies
 
     def feared(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts of pods whose anti-affinity is about pods of this shape."""
-        seen, found = self._feared.get(shape, (0, []))
+        seen, tallies = self._feared.get(shape, (0, []))
         if seen < self._held.size:
             body = self.shapes[shape]
-            found += [
+            tallies += [
                 tally
                 for tally in self._held.meant(body, seen)
                 if all(hears(audience, body, self.namespaces) for audience in selector_index.audiences(tally.rule))
             ]
-            self._feared[shape] = (self._held.size, found)
-        return found
+            self._feared[shape] = (self._held.size, tallies)
+        return tallies
 
     def liked(self, shape: ShapeId) -> tuple[list[DomainCounts], bool]:
         """The counts of pods that a pod of this shape must be near to, one a topology key, and whether it is one of them."""
-        found = self._liked.get(shape)
-        if found is None:
+        cached = self._liked.get(shape)
+        if cached is None:
             body = self.shapes[shape]
             audiences = tuple(dict.fromkeys(term.audience for term in body.affinity))
             keys = dict.fromkeys(term.key for term in body.affinity)
             company = all(hears(audience, body, self.namespaces) for audience in audiences)
-            found = self._liked[shape] = [self.tally(AllOf(audiences, key)) for key in keys], company
-        return found
+            cached = self._liked[shape] = [self.tally(AllOf(audiences, key)) for key in keys], company
+        return cached
 
     def avoided(self, shape: ShapeId) -> list[DomainCounts]:
         """The counts of pods that a pod of this shape must keep away from."""
-        found = self._avoided.get(shape)
-        if found is None:
+        cached = self._avoided.get(shape)
+        if cached is None:
             terms = dict.fromkeys(self.shapes[shape].anti_affinity)
-            found = self._avoided[shape] = [self.tally(AllOf((term.audience,), term.key)) for term in terms]
-        return found
+            cached = self._avoided[shape] = [self.tally(AllOf((term.audience,), term.key)) for term in terms]
+        return cached
 
 
 def numbers(counts: Mapping[Row, int]) -> tuple[Counts, Counts]:

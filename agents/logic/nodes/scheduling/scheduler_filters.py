@@ -54,7 +54,7 @@ def by_node(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 def between_pods(cluster: ScheduledCluster, shape: ShapeId) -> list[Filter]:
     """The rules between pods that concern a shape now; most pods have none."""
     body = cluster.shapes[shape]
-    rules: list[Filter] = [topology_spread] if any(one.required for one in body.spread) else []
+    rules: list[Filter] = [topology_spread] if any(constraint.required for constraint in body.spread) else []
     if body.affinity or body.anti_affinity or cluster.feared(shape):
         rules.append(pod_affinity)
     return rules
@@ -62,14 +62,14 @@ def between_pods(cluster: ScheduledCluster, shape: ShapeId) -> list[Filter]:
 
 def explain(cluster: ScheduledCluster, shape: ShapeId) -> list[FilterFailure | None]:
     """For each node the first filter that keeps the shape away, or None if it fits."""
-    found: list[FilterFailure | None] = [None] * cluster.size
+    failures: list[FilterFailure | None] = [None] * cluster.size
     left = np.ones(cluster.size, np.bool_)
     for plugin, rule in FILTERS:
         passed = rule(cluster, shape, cluster.columns.all)
         for row in np.flatnonzero(left & ~passed).tolist():
-            found[row] = FilterFailure(plugin, REASONS[plugin](cluster, shape, row))
+            failures[row] = FilterFailure(plugin, REASONS[plugin](cluster, shape, row))
         left &= passed
-    return found
+    return failures
 
 
 # Filters, each with what it says
@@ -101,14 +101,15 @@ def ports(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     wanted = cluster.shapes[shape].ports
     taken = np.zeros(cluster.size, np.bool_)
     for port, users in cluster.ports.items():
-        if any(port.conflicts(one) for one in wanted):
+        if any(port.conflicts(other) for other in wanted):
             taken[list(users)] = True
     result: Mask = ~taken[rows]
     return result
 
 
 def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
-    """NodeResourcesFit: what is requested is free; a resource that is not requested does not matter, even if it is overdrawn."""
+    """NodeResourcesFit: what is requested is free."""
+    # A resource that is not requested does not matter, even if it is overdrawn.
     start, stop, _step = rows.indices(cluster.size)
     result = np.ones(stop - start, np.bool_)
     for column, amount in cluster.wanted[shape]:
@@ -119,22 +120,23 @@ def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 def volumes_single(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
     wanted = [volume for volume in cluster.shapes[shape].volumes if volume.exclusive and not volume.own]
-    free = not any(cluster.attached.get((one.driver, one.handle)) for one in wanted)
+    free = not any(cluster.attached.get((volume.driver, volume.handle)) for volume in wanted)
     return np.full(len(range(*rows.indices(cluster.size))), free)
 
 
 def volumes_limit(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
-    """NodeVolumeLimits: a driver attaches no more volumes to the node than it can; those attached already cost nothing."""
+    """NodeVolumeLimits: a driver attaches no more volumes to the node than it can."""
     wanted = dict.fromkeys(cluster.shapes[shape].volumes)
     within = range(*rows.indices(cluster.size))
     result = np.ones(len(within), np.bool_)
-    for driver in dict.fromkeys(one.driver for one in wanted):
+    for driver in dict.fromkeys(volume.driver for volume in wanted):
         held = cluster.volumes.get(driver)
         for place, row in enumerate(within):
             limit = cluster.columns.nodes[row].attachable.get(driver)
             if limit is not None:
-                mine = [one for one in wanted if one.driver == driver]
-                new = sum(one.own or row not in cluster.attached.get((driver, one.handle), {}) for one in mine)
+                # A volume that another pod of the node has attached already costs nothing.
+                mine = [volume for volume in wanted if volume.driver == driver]
+                new = sum(volume.own or row not in cluster.attached.get((driver, volume.handle), {}) for volume in mine)
                 used = 0 if held is None or row >= len(held) else int(held[row])
                 result[place] &= not new or used + new <= limit
     return result
@@ -154,9 +156,10 @@ def topology_spread(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> M
     body = cluster.shapes[shape]
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     own = dict(body.labels)
-    for one, rule in spread_rules(body):
+    for constraint, rule in spread_rules(body):
         tally = cluster.tally(rule)
-        room = one.max_skew + tally.least(one.min_domains) - one.selector.matches(own)
+        # The pod itself counts only if its own labels match.
+        room = constraint.max_skew + tally.least(constraint.min_domains) - constraint.selector.matches(own)
         ids = tally.column.ids[rows]
         result &= (ids >= 0) & (tally.counts[ids] <= room)
     return result
@@ -164,13 +167,14 @@ def topology_spread(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> M
 
 def spread_rules(shape: PodShape) -> list[tuple[TopologySpread, SpreadCounts]]:
     """A shape's required spread constraints, each with what it counts."""
-    needed = [one for one in shape.spread if one.required]
-    keys = tuple(sorted({one.key for one in needed}))
+    needed = [constraint for constraint in shape.spread if constraint.required]
+    # A node without one of the keys counts for none of the constraints, as upstream has it.
+    keys = tuple(sorted({constraint.key for constraint in needed}))
     rules = []
-    for one in needed:
-        selector, terms = (shape.node_selector, shape.node_terms) if one.honor_affinity else (None, None)
-        eligible = EligibleNodes(keys, selector, terms, shape.tolerations if one.honor_taints else None)
-        rules.append((one, SpreadCounts(one.selector, shape.namespace, one.key, eligible)))
+    for constraint in needed:
+        selector, terms = (shape.node_selector, shape.node_terms) if constraint.honor_affinity else (None, None)
+        eligible = EligibleNodes(keys, selector, terms, shape.tolerations if constraint.honor_taints else None)
+        rules.append((constraint, SpreadCounts(constraint.selector, shape.namespace, constraint.key, eligible)))
     return rules
 
 
@@ -180,7 +184,7 @@ def pod_affinity(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask
 
 
 def attracted(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
-    """Each affinity term has a pod that meets all terms in the node's domain; a pod that is its own company may come first.
+    """Each affinity term has a pod that meets all terms in the node's domain.
 
     Source: satisfyPodAffinity in the scheduler's plugins/interpodaffinity/filtering.go.
     """
@@ -198,6 +202,7 @@ def attracted(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
         exist &= counts[ids] > 0
         anybody = anybody or bool(counts.any())
     if company and not anybody:
+        # The first pod of a group that wants to be together would wait for ever, so that its own labels are enough.
         return labelled
     return labelled & exist
 
@@ -255,12 +260,15 @@ def _short(cluster: ScheduledCluster, shape: ShapeId, row: Row) -> tuple[str, ..
 def _spread_reason(cluster: ScheduledCluster, shape: ShapeId, row: Row) -> tuple[str, ...]:
     """The first constraint that fails, as upstream goes through them."""
     body = cluster.shapes[shape]
-    for one, rule in spread_rules(body):
+    for constraint, rule in spread_rules(body):
         tally = cluster.tally(rule)
         domain = int(tally.column.ids[row])
         if domain < 0:
             return (f"{SKEWED} (missing required label)",)
-        if tally.counts[domain] + one.selector.matches(dict(body.labels)) - tally.least(one.min_domains) > one.max_skew:
+        if (
+            tally.counts[domain] + constraint.selector.matches(dict(body.labels)) - tally.least(constraint.min_domains)
+            > constraint.max_skew
+        ):
             break
     return (SKEWED,)
 

@@ -56,6 +56,7 @@ class LabelRequirement:
             return value not in self.values
         if self.operator in (LabelOperator.EXISTS, LabelOperator.ABSENT):
             return self.operator is LabelOperator.EXISTS
+        # Gt and Lt have exactly one value, which `requirement` has checked.
         mine, limit = integer(value), integer(next(iter(self.values)))
         if mine is None or limit is None:
             return False
@@ -71,7 +72,7 @@ class SchedulingSelector:
 
     def matches(self, labels: Labels) -> bool:
         """Whether the labels meet all of it."""
-        return not self.nothing and all(one.matches(labels) for one in self.requirements)
+        return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     @property
     def empty(self) -> bool:

@@ -34,15 +34,16 @@ class RulesByAudience:
         if not choices:
             self._broad.append(entry)
             return
-        for label in min(choices, key=lambda some: sum(len(self._narrow.get(one, ())) for one in some)):
+        # Under the demand that fewest others are found by: a shape that has none of its labels cannot be meant.
+        for label in min(choices, key=lambda labels: sum(len(self._narrow.get(label, ())) for label in labels)):
             self._narrow.setdefault(label, []).append(entry)
 
     def meant(self, shape: PodShape, since: int) -> Iterator[DomainCounts]:
         """The counts that may mean a shape, from the number `since` on."""
         lists: list[list[tuple[int, DomainCounts]]] = [self._broad]
         lists += [self._narrow[label] for label in _labels(shape) if label in self._narrow]
-        for some in lists:
-            for _number, tally in some[bisect_left(some, since, key=itemgetter(0)) :]:
+        for entries in lists:
+            for _number, tally in entries[bisect_left(entries, since, key=itemgetter(0)) :]:
                 yield tally
 
 
@@ -67,7 +68,7 @@ class ShapesByLabel:
         if not choices:
             return self._all
         best = min(choices, key=lambda lists: sum(map(len, lists)))
-        return sorted({number for some in best for number in some})
+        return sorted({number for shapes in best for number in shapes})
 
 
 def audiences(rule: Counting) -> tuple[Audience, ...]:

@@ -124,10 +124,12 @@ class DomainCounts:
         self.fit()
         ids = self.column.ids[rows]
         mine = self.counted[rows] if isinstance(self.rule, SpreadCounts) else ids >= 0
+        # One pod on one node is the usual case, and `add.at` is slow.
         if len(ids) == 1:
             if mine[0]:
                 self.counts[ids[0]] += pods[0]
         else:
+            # Not `counts[ids] +=`, which counts a domain once, however many of the rows are in it.
             np.add.at(self.counts, ids[mine], pods[mine])
 
     def least(self, min_domains: int) -> int:
