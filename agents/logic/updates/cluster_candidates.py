@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.guards.budget import Headcount
-from agents.logic.guards.shared_guards import Objection
+from agents.logic.guards.shared_guards import Headcount, Objection
 from agents.logic.updates import api_refusals, eviction_tolerance
 from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
 from agents.logic.updates.cluster_situation import ClusterSituation

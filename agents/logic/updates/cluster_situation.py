@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.guards import budget_schedules, shared_guards
-from agents.logic.guards.budget import Headcount
 from agents.logic.guards.budget_schedules import ScheduledBudget
-from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.guards.shared_guards import ControlRecord, Headcount
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.node_rooms import SuccessorRoom

@@ -1,7 +1,7 @@
 """The guards of the updater that bound how many pods are away at once: replicas, tolerance, disruption budgets and shares."""
 
-from agents.logic.guards import budget
-from agents.logic.guards.budget import Headcount
+from agents.logic.guards import shared_guards
+from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import eviction_tolerance, pod_disruption_budgets
 from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.cluster_situation import ClusterSituation
@@ -104,18 +104,18 @@ def workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | No
     if candidate.harmless or candidate.raises:
         return None
     share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
-    return budget.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
+    return shared_guards.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
 
 
 def namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     """What keeps a pod because of its namespace's share."""
     if candidate.harmless or candidate.raises:
         return None
-    return budget.over_budget("namespace", cluster.namespace, cluster.budget, spared=_spared(candidate, cluster.namespace))
+    return shared_guards.over_budget("namespace", cluster.namespace, cluster.budget, spared=_spared(candidate, cluster.namespace))
 
 
 def cluster_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     """What keeps a pod because of its cluster's share."""
     if candidate.harmless or candidate.raises:
         return None
-    return budget.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))
+    return shared_guards.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.guards.budget import Headcount
+from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import eviction_tolerance
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.pods_by_workload import controller_key

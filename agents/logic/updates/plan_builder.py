@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
-from agents.logic.guards.budget import Headcount
-from agents.logic.guards.plan_expiry import plan_expiry
+from agents.logic.guards.shared_guards import Headcount, plan_expiry
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.candidate import Candidate, PodSituation, changes
 from agents.logic.updates.cluster_situation import ClusterSituation

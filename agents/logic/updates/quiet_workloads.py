@@ -7,7 +7,7 @@ follows from the state, and starts empty after a restart.
 import sys
 from dataclasses import replace
 
-from agents.logic.guards.budget import Headcount
+from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import oom_loops
 from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord

@@ -16,8 +16,8 @@ from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import Policies
-from agents.logic.guards import plan_expiry
-from agents.logic.guards.budget import Headcount
+from agents.logic.guards import shared_guards
+from agents.logic.guards.shared_guards import Headcount
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import eviction_tolerance, node_rooms, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
@@ -340,7 +340,7 @@ class Updater(PartedState):
         opened = OpenPlan(
             plan.id,
             planned.action,
-            plan_expiry.last_turn(plan),
+            shared_guards.last_turn(plan),
             expect=plan.expect,
             asks=asks,
             disrupts=disrupts(planned),

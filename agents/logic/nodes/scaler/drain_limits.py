@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.guards import budget_schedules, shared_guards
-from agents.logic.guards.budget import Headcount, over_budget
-from agents.logic.guards.shared_guards import ControlRecord, Objection
+from agents.logic.guards.shared_guards import ControlRecord, Headcount, Objection, over_budget
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import outdated_nodes
 from agents.logic.nodes.cluster.cluster_view import ClusterView

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agents.engine.turn import Decided, Turn
-from agents.logic.guards.plan_expiry import plan_expiry
-from agents.logic.guards.shared_guards import Objection
+from agents.logic.guards.shared_guards import Objection, plan_expiry
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster.cluster_view import ClusterView
 from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, StartedReplacement

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.guards import shared_guards
-from agents.logic.guards.plan_expiry import PlanExpiry, plan_expiry
+from agents.logic.guards.shared_guards import PlanExpiry, plan_expiry
 from schemas import times
 from schemas.units import Seconds
 from tests.support.cluster_events import MINUTE, START, turn, when

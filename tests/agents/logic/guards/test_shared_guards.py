@@ -2,9 +2,8 @@
 
 import pytest
 
-from agents.logic.guards import budget, shared_guards
-from agents.logic.guards.budget import Headcount
-from agents.logic.guards.shared_guards import ControlRecord, Objection
+from agents.logic.guards import shared_guards
+from agents.logic.guards.shared_guards import ControlRecord, Headcount, Objection
 from schemas.names import Place
 from schemas.policies import control
 from schemas.policies.control import ControlChanged, Mode
@@ -78,7 +77,7 @@ def test_guards_name_whatever_they_are_about() -> None:
     assert shared_guards.over_rate(planned=2, rate=2, interval=limit) == "2 plans were made this time; the rate is 2 each 60 s"
     nodes = Headcount(live=10, running=9, acting=1)
     assert (
-        budget.over_budget("group", nodes, Fraction(0.2), members="nodes")
+        shared_guards.over_budget("group", nodes, Fraction(0.2), members="nodes")
         == "2 of the group's 10 nodes are away or being changed; the budget is 0.2 of them"
     )
 
@@ -91,4 +90,4 @@ def test_none_of_them_objects_at_its_limit() -> None:
     assert shared_guards.cooling_down(subject="s", now=at, planned=START, cool_down=limit) is None
     assert shared_guards.cooling_down(subject="s", now=START, planned=None, cool_down=limit) is None
     assert shared_guards.over_rate(planned=1, rate=2, interval=limit) is None
-    assert budget.over_budget("group", Headcount(live=10, running=9), Fraction(0.2)) is None
+    assert shared_guards.over_budget("group", Headcount(live=10, running=9), Fraction(0.2)) is None
