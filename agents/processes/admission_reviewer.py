@@ -13,7 +13,7 @@ from agents.logic.admission.admission_report import AdmissionAccount, ContainerC
 from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.resource_lists import Resources
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import update_event_validation

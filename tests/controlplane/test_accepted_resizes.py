@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agents.logic.resources import pod_acceptance, pod_resources, quota_admission
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.quota_admission import QuotaPod
 from schemas.facts.pods import PodChanged

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agents.logic.resources import container_limit_range
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources import limit_ranges
+from agents.logic.resources.limit_ranges import Ranges
 from streams.clients.kube.watched_objects import LimitRangeObject
 from streams.sources.kube.publish import limit_range_policies
 from tests.support.kube_objects import decoded
@@ -63,7 +63,7 @@ def bounded_by(manifests: Sequence[Json]) -> Ranges:
         msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, name=f"{i:03}"))
         for i, each in enumerate(found)
     ]
-    return container_limit_range.of_events(limit_range_policies.changed(each, "k", at) for each in named)
+    return limit_ranges.of_events(limit_range_policies.changed(each, "k", at) for each in named)
 
 
 def review(manifest: Any, *, resource: str = "pods", **request: Any) -> Json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from agents.logic.admission.admission_review import Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.resources.container_limit_range import NONE, Ranges
+from agents.logic.resources.limit_ranges import NONE, Ranges
 from schemas.facts.update_facts import ResourceQuotaChanged
 
 

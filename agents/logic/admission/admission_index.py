@@ -12,8 +12,8 @@ from agents.engine.turn import Recorded
 from agents.logic.admission import vpa_manifest
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.governing_policies import Policies, PolicyRecord
-from agents.logic.resources import container_limit_range
-from agents.logic.resources.container_limit_range import NONE, Ranges
+from agents.logic.resources import limit_ranges
+from agents.logic.resources.limit_ranges import NONE, Ranges
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved
@@ -117,7 +117,7 @@ class AdmissionIndex:
         ranges = self._ranges.get(namespace)
         if ranges is None:
             entries = self._limit_ranges.get(namespace)
-            ranges = container_limit_range.of_events(entries.values()) if entries else NONE
+            ranges = limit_ranges.of_events(entries.values()) if entries else NONE
             if entries:
                 self._ranges[namespace] = ranges
         return ranges

@@ -20,7 +20,7 @@ from agents.logic.admission.admission_report import AdmissionAccount, Op, Review
 from agents.logic.admission.json_fields import UnreadableError, parts, text
 from agents.logic.admission.pod_spec import AdmittedPod, PodOwnerReference
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.policies.vertical import UpdateMode

@@ -13,9 +13,9 @@ from agents.logic.admission.admission_report import AdmissionPatch, ContainerCha
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
-from agents.logic.resources import accepted_amounts, limit_proportion, target_caps
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources import limit_proportion, pod_acceptance, target_caps
 from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
 from agents.logic.resources.target_caps import Cap, CapReason
@@ -27,7 +27,7 @@ UPDATES = "vpaUpdates"
 _ANNOTATIONS = "/metadata/annotations"
 
 _BOUNDED = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST)
-_SETTLED = (*(by.value for by in _BOUNDED), accepted_amounts.PARTLY)
+_SETTLED = (*(by.value for by in _BOUNDED), pod_acceptance.PARTLY)
 _TWO_MILLICORES = 2 * 10**6
 _TWO_BYTES = 2 * 10**9
 _MOST_ANNOTATED = 256 * 1024
@@ -126,7 +126,7 @@ def _accepted(pod: AdmittedPod, wanted: Sequence[_Wanted | None], rules: FindRul
     """As much of it as the API server accepts."""
     whole = replace(pod.whole, resources=replace(pod.whole.resources, containers=pod.containers))
     amounts = [({}, {}) if part is None else (part.requests, part.limits) for part in wanted]
-    accepted = accepted_amounts.fit(whole, amounts, rules)
+    accepted = pod_acceptance.accepted(whole, amounts, rules)
     parts = []
     for part, (requests, limits) in zip(wanted, accepted.amounts, strict=True):
         if part is not None:

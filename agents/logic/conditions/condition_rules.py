@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agents.logic.resources.memory_bound import MemoryBound
+from agents.logic.resources.target_caps import MemoryBound
 from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation

@@ -18,7 +18,7 @@ from agents.logic.conditions import condition_rules, unanswered_kills
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.governing_policies import Policies, PolicyRecord, TargetedVpas
-from agents.logic.resources.memory_bound import MemoryBound
+from agents.logic.resources.target_caps import MemoryBound
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, MemoryLimitFound, VpaConditionsDecided

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
-from agents.logic.resources.memory_bound import OF_INIT_CONTAINERS, MemoryBound, memory_bound
+from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, MemoryBound, memory_bound
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode

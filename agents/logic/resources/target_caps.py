@@ -6,15 +6,19 @@ Where limits stay as they are, upstream bounds a request nevertheless so that a 
 LimitRange (kubernetes/autoscaler#7063); in our own profile the request itself is. Source: pkg/utils/vpa/capping.go.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
 
-from agents.logic.resources import pod_limit_range
-from agents.logic.resources.container_limit_range import Ranges, bounds
+from agents.logic.resources import limit_ranges
+from agents.logic.resources.limit_ranges import Ranges, bounds
 from agents.logic.resources.resource_lists import Advice, Container, Resources
+from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import Quantity
-from schemas.policies.vertical import ControlledValues
+from schemas.names import Amounts
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues
+from schemas.units import Bytes, Cores, bytes_text
 
 CappedAmounts = dict[str, Quantity]
 Bounds = tuple[CappedAmounts, CappedAmounts]
@@ -107,7 +111,7 @@ def cap(
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
-    scaled = pod_limit_range.fit(advice, containers, ranges.pod, kept, upstream=upstream) if ranges.pod else list(advice)
+    scaled = limit_ranges.share_out(advice, containers, ranges.pod, kept, upstream=upstream) if ranges.pod else list(advice)
     # Reversed, so that the first of two entries of one name is the one that stays.
     before = {entry.container: entry.target or {} for entry in reversed(advice)}
     capped, caps = [], {}
@@ -177,3 +181,79 @@ def _scaling(before: Resources | None, after: Resources | None) -> list[Cap]:
         return []
     changed = [name for name in sorted(after) if name in before and before[name].nano != after[name].nano]
     return [Cap(name, CapReason.POD_RANGE, before[name], after[name]) for name in changed]
+
+
+A = TypeVar("A", Cores, Bytes)
+
+
+def ordered(advice: Advice) -> Advice:
+    """The advice with bounds that enclose its target; the same object if they do already.
+
+    Source: the rule of kubernetes/autoscaler#9935, for every cap.
+    """
+    # Caps are put on each of the three by itself: a LimitRange on pods shares out the sums of lower bounds, of targets and of
+    # upper bounds in three different ratios, and a node does the same. Then a target may lie outside its own bounds, and a pod
+    # that requests exactly its target would be changed to what it has, for ever.
+    lower, upper = _enclosing(advice.lower, advice.target, -1), _enclosing(advice.upper, advice.target, 1)
+    return advice if lower is advice.lower and upper is advice.upper else replace(advice, lower=lower, upper=upper)
+
+
+def ordered_container(given: ContainerRecommendation) -> ContainerRecommendation:
+    """The same for a recommendation of the log."""
+    # The recommender orders what it publishes, but a log may hold what an older program made.
+    lower, target, upper = given.lower, given.target, given.upper
+    least = Amounts(_outer(min, lower.cpu, target.cpu), _outer(min, lower.memory, target.memory))
+    most = Amounts(_outer(max, upper.cpu, target.cpu), _outer(max, upper.memory, target.memory))
+    return given if (least, most) == (lower, upper) else replace(given, lower=least, upper=most)
+
+
+def _outer(which: Callable[[A, A], A], bound: A | None, target: A | None) -> A | None:
+    return bound if bound is None or target is None else which(bound, target)
+
+
+def _enclosing(bound: Resources | None, target: Resources | None, side: int) -> Resources | None:
+    """The bound, moved out to the target where it lies inside of it; `side` is -1 for a lower bound and 1 for an upper one."""
+    wrong = {
+        resource: amount
+        for resource, amount in (target or {}).items()
+        if bound is not None and resource in bound and (amount.nano - bound[resource].nano) * side > 0
+    }
+    return {**bound, **wrong} if bound is not None and wrong else bound
+
+
+CAPPED = "RecommendationCapped"
+"""The reason where something else than the policy cut a recommendation."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBound:
+    """A bound: a word for it, as conditions have them, and a clause of a sentence."""
+
+    reason: str
+    clause: str
+
+
+OF_INIT_CONTAINERS = MemoryBound(
+    "InitContainer",
+    "it is an init container, for which nothing is recommended, as in upstream's VPA; raise its memory in the template",
+)
+"""The bound of init containers, those that run on as sidecars among them."""
+
+
+def memory_bound(advised: ContainerRecommendation | None, policy: ContainerPolicy, limit: Bytes | None) -> MemoryBound:
+    """The bound of a container with this memory limit, the nearest one first, where it requests what is recommended."""
+    target = None if advised is None else advised.target.memory
+    if policy.mode is ContainerMode.OFF:
+        return MemoryBound("ContainerModeOff", "its policy has the mode Off")
+    if advised is None or target is None:
+        return MemoryBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
+    most, uncapped = policy.max_allowed.memory, advised.uncapped.memory
+    if most is not None and target >= most:
+        return MemoryBound("MaxAllowed", f"its policy allows {bytes_text(most)} at most")
+    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
+        return MemoryBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
+    if uncapped is not None and uncapped > target:
+        return MemoryBound(
+            CAPPED, f"more is recommended, and a LimitRange, a node or a maximum cuts that to {bytes_text(target)}"
+        )
+    return MemoryBound("RecommendationReached", f"no more than {bytes_text(target)} are recommended")

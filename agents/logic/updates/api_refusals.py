@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agents.logic.resources import pod_acceptance, pod_resources, quota_admission
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.updates import successor_amounts

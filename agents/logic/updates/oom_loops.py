@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.resources.memory_bound import CAPPED, OF_INIT_CONTAINERS, memory_bound
 from agents.logic.resources.resource_lists import MEMORY
+from agents.logic.resources.target_caps import CAPPED, OF_INIT_CONTAINERS, memory_bound
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill

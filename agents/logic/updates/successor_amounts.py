@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from agents.logic.resources import accepted_amounts, pod_resources, resource_lists
-from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.resources import pod_acceptance, pod_resources, resource_lists
+from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.updates import cap_sentences
@@ -64,7 +64,7 @@ def _given(fact: PodChanged, advice: PodAdvice, ranges: Ranges) -> tuple[Mapping
         (resource_lists.of_amounts(new.get(seen.name, Amounts())), resource_lists.of_amounts(limits.get(seen.name, Amounts())))
         for seen in template.containers
     ]
-    accepted = accepted_amounts.fit(QuotaPod(pod_resources.of_fact(template)), wanted, lambda _: Rules(ranges))
+    accepted = pod_acceptance.accepted(QuotaPod(pod_resources.of_fact(template)), wanted, lambda _: Rules(ranges))
     given = {
         seen.name: over(seen.requests, resource_lists.to_amounts(requests))
         for seen, (requests, _) in zip(template.containers, accepted.amounts, strict=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.resources import container_limit_range
-from agents.logic.resources.container_limit_range import NONE, Ranges
+from agents.logic.resources import limit_ranges
+from agents.logic.resources.limit_ranges import NONE, Ranges
 from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
 from agents.logic.updates.node_rooms import NodeRooms
 from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
@@ -142,7 +142,7 @@ class UpdateConstraints:
             events: dict[str, list[LimitRangeChanged]] = {}
             for event in self.limit_ranges.values():
                 events.setdefault(f"{event.cluster}/{event.namespace}", []).append(event)
-            self._ranges = {name: container_limit_range.of_events(entries) for name, entries in events.items()}
+            self._ranges = {name: limit_ranges.of_events(entries) for name, entries in events.items()}
         if not self._ranges:
             return NONE
         cluster, namespace, *_ = workload.split("/")

@@ -12,7 +12,7 @@ from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.resources.bound_order import ordered_container
+from agents.logic.resources.target_caps import ordered_container
 from agents.logic.updates import workload_evictions
 from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload

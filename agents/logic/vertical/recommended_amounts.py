@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
-from agents.logic.resources.bound_order import order_columns
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather, history_of
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
@@ -329,3 +328,14 @@ class Announced:
             self.table.free(key)
         self.table.freed.clear()
         return {workload for workload, _ in lost}
+
+
+def order_columns(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bounds that enclose their targets, for (n, 6) amounts: lower bound, target and upper bound of CPU, then of memory.
+
+    In place; NaN stays NaN. It is `target_caps.ordered` in columns.
+    """
+    targets = amounts[:, 1::3]
+    np.minimum(amounts[:, 0::3], targets, out=amounts[:, 0::3])
+    np.maximum(amounts[:, 2::3], targets, out=amounts[:, 2::3])
+    return amounts

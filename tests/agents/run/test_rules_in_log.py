@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agents.engine.stage import Stage
-from agents.logic.resources.container_limit_range import NONE
+from agents.logic.resources.limit_ranges import NONE
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from agents.logic.vertical.vertical_settings import VerticalSettings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_report import AdmissionPatch
 from agents.logic.admission.vpa_manifest import AdmissionSettings
-from agents.logic.resources import container_limit_range
+from agents.logic.resources import limit_ranges
 from agents.logic.resources.target_caps import CapReason
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -223,7 +223,7 @@ def test_what_the_log_says_is_patched_like_what_the_manifest_says() -> None:
     )
     manifest = pod(container(requests=SMALL))
     read = pod_spec.read(manifest)
-    found = pod_patch.patch(read, vpa_manifest.of_event(changed, recommended), container_limit_range.NONE, BOOSTING)
+    found = pod_patch.patch(read, vpa_manifest.of_event(changed, recommended), limit_ranges.NONE, BOOSTING)
     assert found == patched(manifest, governor, settings=BOOSTING)
     assert vpa_manifest.of_event(changed, None).advice is None
 

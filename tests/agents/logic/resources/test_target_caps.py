@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
-from agents.logic.resources import container_limit_range, resource_lists, target_caps
-from agents.logic.resources.container_limit_range import Range
+from agents.logic.resources import limit_ranges, resource_lists, target_caps
 from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.limit_ranges import Range
 from agents.logic.resources.target_caps import Capped, CapReason, ContainerRule
 from schemas import exact_quantity
 from schemas.names import Amounts
@@ -155,8 +155,8 @@ def test_limit_ranges_of_the_log_mean_what_their_manifests_mean() -> None:
     limit = Limit(LimitType.POD, least=Amounts(Cores(0.1)), default_limits=Amounts(None, Bytes(1 << 30)))
     changed = LimitRangeChanged(WHEN, "k", "default", "lr", (limit,))
     manifest = limit_range(type="Pod", min={"cpu": "100m"}, default={"memory": "1Gi"})
-    assert container_limit_range.of_events([changed]) == bounded_by([manifest])
-    assert container_limit_range.of_events([changed]).pod == Range(
+    assert limit_ranges.of_events([changed]) == bounded_by([manifest])
+    assert limit_ranges.of_events([changed]).pod == Range(
         resource_lists.read({"cpu": "100m"}), None, resource_lists.read({"memory": "1Gi"})
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
 from agents.logic.resources import target_caps
-from agents.logic.resources.container_limit_range import NONE
+from agents.logic.resources.limit_ranges import NONE
 from agents.logic.updates import update_priority
 from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateThresholds
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement

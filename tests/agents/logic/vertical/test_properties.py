@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.adaptive import adaptive_policy
-from agents.logic.resources.bound_order import order_columns
+from agents.logic.vertical.recommended_amounts import order_columns
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.nodes import NodeChanged, NodeRemoved
