@@ -7,7 +7,7 @@ import structlog
 
 from agents.logic.replicas import adapter_rules
 from agents.logic.replicas.adapter_rules import MetricRule
-from agents.logic.replicas.ehpa_objects import ehpa_of
+from agents.logic.replicas.ehpa_manifest import ehpa_of
 from agents.logic.replicas.metric_queries import escaped
 from schemas.policies.ehpa import EhpaChanged
 from streams import yaml_reader

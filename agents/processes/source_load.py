@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from agents.logic.replicas.wanted_loads import WantedLoads
+from agents.logic.replicas.metric_series import WantedLoads
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time

@@ -23,11 +23,17 @@ from agents.logic.forecast.forecast_values import NoForecast
 from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas import hpa_reconcile, replica_calculator
 from agents.logic.replicas.hpa_metrics import HpaMetric
-from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.load_ring_buffers import LoadRings
 from agents.logic.replicas.pod_usage import ScaledPodUsage
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
+from agents.logic.replicas.replica_calculator import (
+    HpaPodPhase,
+    HpaPods,
+    MetricError,
+    MetricSamples,
+    ReadyCondition,
+    ReplicaContext,
+)
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.logic.replicas.wanted_loads import WantedLoads
+from agents.logic.replicas.metric_series import WantedLoads
 from agents.processes.source_load import LoadWishesOfObjects
 from agents.run import pipeline
 from agents.run.stage_runner import Runner

@@ -1,7 +1,6 @@
 """EHPAs of the log as manifests, for API servers of tests."""
 
-from agents.logic.replicas.ehpa_manifest import API, KIND, Object
-from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block, without_none
+from agents.logic.replicas.ehpa_manifest import API, KIND, Object, dsp_block, percentile_block, without_none
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, HpaBehavior, HpaScalingRules, MetricSpec
 from schemas.policies.vpa import Requirement, TargetRef

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.replicas.hpa_pods import MOST_MILLI
+from agents.logic.replicas.replica_calculator import MOST_MILLI
 
 SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared"))
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from agents.logic.replicas import scaling_behavior
-from agents.logic.replicas.hpa_pods import (
+from agents.logic.replicas.replica_calculator import (
     ContainerRequest,
     HpaPodPhase,
     HpaPods,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agents.logic.replicas.wanted_loads import WantedLoads
+from agents.logic.replicas.metric_series import WantedLoads
 from agents.processes.source_load import LoadWishesOfObjects
 from schemas.catalogue import Event
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped

@@ -13,8 +13,8 @@ import numpy as np
 
 from agents.commands.recommend.replica_and_node_recommendations import Fleet, is_of, print_rows
 from agents.logic.forecast.percentile_predictor import Percentiles, PercentileSettings
-from agents.logic.replicas import resource_recommendations
-from agents.logic.replicas.resource_recommendations import Estimators, RecommendedResources, ResourceNeeds
+from agents.logic.replicas import fleet_recommendations
+from agents.logic.replicas.fleet_recommendations import Estimators, RecommendedResources, ResourceNeeds
 from agents.settings.all_settings import Settings
 from agents.terminal.output_table import OutputForm, Row
 from agents.why import event_descriptions
@@ -42,7 +42,7 @@ class ResourceOptions:
     @property
     def needs(self) -> ResourceNeeds:
         """The rules' settings."""
-        found = resource_recommendations.NEEDS[self.estimators]
+        found = fleet_recommendations.NEEDS[self.estimators]
         if self.history is None:
             return found
         seconds = Seconds(self.history.total_seconds())
@@ -64,7 +64,7 @@ class ResourceRow:
 def options(by: str, history: timedelta | None, sizes: str) -> ResourceOptions:
     """As a command's flags say. Raises BadInput."""
     try:
-        return ResourceOptions(Estimators(by), history, resource_recommendations.sizes_of(sizes))
+        return ResourceOptions(Estimators(by), history, fleet_recommendations.sizes_of(sizes))
     except ValueError as error:
         raise BadInput(f"--sizes: {error}") from error
 
@@ -91,7 +91,7 @@ def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: Resourc
     found = []
     for key, (pods, request) in sorted(containers.items(), key=lambda one: one[0]):
         estimates, killed = (cpu[rows[key]], memory[rows[key]]), kills.get(key)
-        made = resource_recommendations.recommend(estimates, request, killed, how.needs, how.sizes)
+        made = fleet_recommendations.recommend(estimates, request, killed, how.needs, how.sizes)
         why = (
             f"killed for want of memory at a request of {event_descriptions.amount(memory=killed)}" if killed is not None else ""
         )
@@ -145,7 +145,7 @@ def _estimates(
 
 def _kills(context: LogContext, containers: Mapping[_Key, object], now: datetime) -> dict[_Key, Bytes]:
     """The largest request at which a container was OOM-killed in the last seven days."""
-    since, kills = now - timedelta(seconds=resource_recommendations.OOM_REACH), dict[_Key, Bytes]()
+    since, kills = now - timedelta(seconds=fleet_recommendations.OOM_REACH), dict[_Key, Bytes]()
     for event in _events(context, "oom-events", since):
         if isinstance(event, ContainerOOMKilled) and event.at >= since and event.memory_request is not None:
             key = event.workload.key, event.container

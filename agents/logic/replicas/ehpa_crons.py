@@ -1,5 +1,6 @@
-"""The crons of an EHPA: which are active, how many replicas they ask for, and which ones the API must refuse."""
+"""The crons of EHPAs: which are active, how many replicas they ask for, and which ones the API must refuse."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,3 +92,49 @@ def _refusal(cron: CronEntry, now: float) -> str:
     if start.next(now, zone) is None or end.next(now, zone) is None:
         return f"cron '{cron.name}': its start '{cron.start}' or its end '{cron.end}' never comes"
     return f"cron '{cron.name}' ends when it starts" if start == end else ""
+
+
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptCrons:
+    """The crons of an object with those that are active in a minute, or why they cannot be read."""
+
+    crons: Sequence[CronEntry]
+    minute: int
+    active: tuple[bool, ...] = ()
+    fault: str = ""
+
+
+class CronClock:
+    """Answers as `wanted` does for many objects in each round, at the price of a look at the clock.
+
+    Crons are kept by the key of their object. Entries are replaced as a whole, so several threads may read them.
+    """
+
+    def __init__(self, *, upstream: bool = False) -> None:
+        """`upstream`: by upstream's rule."""
+        self._rule = active if upstream else in_window
+        self._kept: dict[str, _KeptCrons] = {}
+
+    def remove(self, key: str) -> None:
+        """Forget an object that is gone."""
+        self._kept.pop(key, None)
+
+    def wanted(self, key: str, crons: Sequence[CronEntry], now: float, *, least: int) -> int:
+        """The largest target of an object's active crons, at least `least`; `ValueError` if any of them cannot be read."""
+        kept, minute = self._kept.get(key), math.floor(now / _MINUTE)
+        # All moments of schedules are whole minutes, in every zone, so an answer holds until the next minute begins. A fault lies
+        # in the texts and holds as long as they do.
+        if kept is None or kept.crons != crons or (kept.minute != minute and not kept.fault):
+            kept = self._kept[key] = self._read(crons, now, minute)
+        if kept.fault:
+            raise ValueError(kept.fault)
+        return max([least, *[cron.target for cron, on in zip(crons, kept.active, strict=True) if on]])
+
+    def _read(self, crons: Sequence[CronEntry], now: float, minute: int) -> _KeptCrons:
+        try:
+            return _KeptCrons(crons, minute, tuple(self._rule(cron, now) for cron in crons))
+        except ValueError as error:
+            return _KeptCrons(crons, minute, fault=str(error))

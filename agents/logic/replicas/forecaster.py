@@ -14,15 +14,13 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.replicas import load_models, plan_decisions
-from agents.logic.replicas.cron_clock import CronClock
+from agents.logic.replicas.ehpa_crons import CronClock
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
-from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
+from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample, TimerQueue, next_round
 from agents.logic.replicas.load_models import FitTask, LoadModel
-from agents.logic.replicas.metric_series import WantedSeries
-from agents.logic.replicas.metric_series_index import model_key, ring_key
+from agents.logic.replicas.metric_series import WantedSeries, model_key, ring_key
 from agents.logic.replicas.plan_decisions import PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
-from agents.logic.replicas.timer_queue import TimerQueue, next_round
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS

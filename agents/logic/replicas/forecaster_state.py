@@ -1,7 +1,9 @@
-"""The forecaster's state of a partition (objects, scales, pods, loads and models), and how records change it."""
+"""The forecaster's state of a partition (objects, scales, pods, loads, models, and what is due), and how records change it."""
 
+import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 
@@ -13,11 +15,9 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_ring_buffers import LoadRings
-from agents.logic.replicas.metric_series import WantedSeries
-from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
+from agents.logic.replicas.metric_series import WantedIndex, WantedSeries, model_key, ring_key, series_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.pod_usage import ScaledPodUsage
-from agents.logic.replicas.timer_queue import TimerQueue
 from schemas import times
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -277,3 +277,41 @@ class ForecasterState:
                     self.fits.put(model_name, turn)
                     # In the table, too: the queue is rebuilt from there after a restart.
                     self.models.upsert(model_name, LoadModel(series.series, turn, reason=model.reason, message=model.message))
+
+
+class TimerQueue:
+    """Keys with the turn in which each is due. Setting a key again replaces its turn. It is rebuilt from tables, and no state."""
+
+    def __init__(self, known: Iterable[tuple[str, int]] = ()) -> None:
+        self._due = dict(known)
+        self._heap = [(turn, key) for key, turn in self._due.items()]
+        heapq.heapify(self._heap)
+
+    def put(self, key: str, turn: int) -> None:
+        """Make a key due in this turn."""
+        if self._due.get(key) != turn:
+            self._due[key] = turn
+            heapq.heappush(self._heap, (turn, key))
+
+    def remove(self, key: str) -> None:
+        """Make a key never due."""
+        self._due.pop(key, None)
+
+    def take(self, turn: int, most: int) -> list[str]:
+        """Take out at most `most` keys that are due by now, the longest due first, then by name."""
+        keys: list[str] = []
+        while self._heap and self._heap[0][0] <= turn and len(keys) < most:
+            due, key = heapq.heappop(self._heap)
+            # An entry that was put again or removed stays in the heap, and is skipped when it comes to the top.
+            if self._due.get(key) == due:
+                del self._due[key]
+                keys.append(key)
+        return keys
+
+
+def next_round(key: str, turn: int, interval: int) -> int:
+    """The next turn of a key whose turns are `interval` milliseconds apart."""
+    # Names spread the keys over the interval, so that no turn has to do the work of all. crc32, because Python's own hash of a
+    # text differs from process to process.
+    offset = crc32(key.encode()) % interval
+    return ((turn - offset) // interval + 1) * interval + offset

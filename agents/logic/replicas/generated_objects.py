@@ -20,8 +20,8 @@ from agents.logic.replicas.ehpa_manifest import (
     metadata,
 )
 from agents.logic.replicas.hpa_metrics import HpaMetric
-from agents.logic.replicas.hpa_pods import ContainerRequest, requests
-from agents.logic.replicas.hpa_pods import PodRequest as Request
+from agents.logic.replicas.replica_calculator import ContainerRequest, requests
+from agents.logic.replicas.replica_calculator import PodRequest as Request
 from schemas import exact_quantity
 
 READY_FOR = 30.0

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.replicas import replica_calculator
-from agents.logic.replicas.hpa_pods import HpaPods, MetricSamples, Milli
 from agents.logic.replicas.hpa_reconcile import MetricResult
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
+from agents.logic.replicas.replica_calculator import HpaPods, MetricError, MetricSamples, Milli, ReplicaContext, ReplicaProposal
 from schemas import exact_quantity
 from schemas.policies.scaling import MetricSpec
 

@@ -9,7 +9,7 @@ from agents.logic.forecast import dsp, ensemble, percentile_predictor
 from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
 from agents.logic.forecast.load_series import Floats, Times
-from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block
+from agents.logic.replicas.ehpa_manifest import dsp_block, percentile_block
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.load_ring_buffers import STEP
 from schemas import times as clock

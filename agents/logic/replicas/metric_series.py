@@ -1,16 +1,23 @@
-"""Which loads the objects of a cluster need: the series of each metric, and its query.
+"""Which loads the objects of a cluster need: the series of each metric, its query, and who wants it.
 
 The source of loads and the forecaster both use this module, so that one reads exactly what the other waits for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.logic.replicas import metric_queries
-from agents.logic.replicas.ehpa_manifest import PREDICTED
-from agents.logic.replicas.ehpa_objects import ehpa_of
+from agents.logic.replicas.ehpa_manifest import PREDICTED, ehpa_of
+from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from schemas.catalogue import Event
 from schemas.facts.load import series_id
-from schemas.policies.ehpa import EhpaChanged, PredictionMetric, TimeSeriesPredictionChanged
+from schemas.policies.ehpa import (
+    EhpaChanged,
+    EhpaRemoved,
+    PredictionMetric,
+    TimeSeriesPredictionChanged,
+    TimeSeriesPredictionRemoved,
+)
 from schemas.policies.scaling import AlgorithmOptions
 
 _RESOURCES = ("cpu", "memory")
@@ -76,3 +83,136 @@ def _of_metric(event: TimeSeriesPredictionChanged, metric: PredictionMetric) -> 
     options = metric.algorithm or AlgorithmOptions()
     series = series_id(identifier, "" if scraped else query)
     return WantedSeries(metric.identifier, event.target, series, query, scraped, options, query, bool(query))
+
+
+def ring_key(wanted: WantedSeries) -> str:
+    """The name of a wanted series, unique across all workloads."""
+    return series_key(wanted.workload, wanted.series)
+
+
+def series_key(workload: str, series: str) -> str:
+    """The name of a workload's series, unique across all workloads."""
+    return f"{workload}|{series}"
+
+
+def model_key(object_key: str, wanted: WantedSeries) -> str:
+    """The name of the model of one metric of one object."""
+    return f"{object_key}|{wanted.identifier}"
+
+
+class WantedIndex:
+    """The series that the objects of a partition want, by object, by series and by workload; no part of the state."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[WantedSeries]] = {}
+        self._users: dict[str, set[str]] = {}
+        self._objects: dict[str, set[str]] = {}
+        self._workload: dict[str, str] = {}
+
+    def put(self, object_key: str, wanted: Iterable[WantedSeries], workload: str) -> list[str]:
+        """Replace what an object wants by these series of a workload. Returns the names of series that nobody wants any more."""
+        gone = self.remove(object_key)
+        self._of[object_key] = list(wanted)
+        if workload:
+            self._workload[object_key] = workload
+            self._objects.setdefault(workload, set()).add(object_key)
+        for series in self._of[object_key]:
+            self._users.setdefault(ring_key(series), set()).add(object_key)
+        # Only now: a series that the object still wants was dropped above and has its user back.
+        return [name for name in gone if name not in self._users]
+
+    def remove(self, object_key: str) -> list[str]:
+        """Drop all that an object wants. Returns the names of series that nobody wants any more."""
+        gone = []
+        for name in map(ring_key, self._of.pop(object_key, ())):
+            users = self._users.get(name, set())
+            users.discard(object_key)
+            if not users and self._users.pop(name, None) is not None:
+                gone.append(name)
+        workload = self._workload.pop(object_key, "")
+        if workload:
+            self._objects[workload].discard(object_key)
+            if not self._objects[workload]:
+                del self._objects[workload]
+        return gone
+
+    def of(self, object_key: str) -> list[WantedSeries]:
+        """The series that an object wants."""
+        return self._of.get(object_key, [])
+
+    def users(self, name: str) -> list[str]:
+        """The keys of the objects that want a series, in order."""
+        return sorted(self._users.get(name, ()))
+
+    def wants(self, name: str) -> bool:
+        """Whether somebody wants a series."""
+        return name in self._users
+
+    def objects(self, workload: str) -> list[str]:
+        """The keys of the objects that are about a workload, in order."""
+        return sorted(self._objects.get(workload, ()))
+
+    def is_wanted(self, workload: str) -> bool:
+        """Whether some object is about a workload."""
+        return workload in self._objects
+
+    def scraped(self, workload: str) -> Iterator[WantedSeries]:
+        """The series of a workload that are summed up from its pods' usage, each once."""
+        seen: set[str] = set()
+        for key in self.objects(workload):
+            for series in self.of(key):
+                if series.scraped and series.series not in seen:
+                    seen.add(series.series)
+                    yield series
+
+
+class WantedLoads:
+    """Which queries the EHPAs and TimeSeriesPredictions of one cluster need. Objects with more than `most` metrics get none.
+
+    `partition_of` gives the partition of a key, because the forecaster divides shares within each partition. `matchers`
+    distinguish the cluster from others on the same server.
+    """
+
+    def __init__(self, cluster: str, partition_of: Callable[[str], int], most: int, matchers: Sequence[str] = ()) -> None:
+        self._cluster, self._partition_of, self._most, self._matchers = cluster, partition_of, most, matchers
+        self._objects: dict[str, EhpaChanged | TimeSeriesPredictionChanged] = {}
+        self._wanted: dict[str, list[WantedSeries]] = {}
+        self._shares: dict[int, NamespaceShares] = {}
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+        match event:
+            case EhpaChanged() | TimeSeriesPredictionChanged() if event.cluster == self._cluster:
+                self._forget(event.key)
+                self._objects[event.key] = event
+                self._wanted[event.key] = self._wishes(event)
+                self._share(event).put(event.key, SharingObject.of(event))
+            case EhpaRemoved() | TimeSeriesPredictionRemoved():
+                self._forget(event.key)
+            case _:
+                pass
+
+    def series(self) -> list[WantedSeries]:
+        """Each series that has a query, once, in the order of the objects' names."""
+        for shares in self._shares.values():
+            shares.settle()
+        series_of: dict[str, WantedSeries] = {}
+        for key in sorted(self._wanted):
+            if not self._share(self._objects[key]).is_refused(key):
+                for wanted in self._wanted[key]:
+                    series_of.setdefault(ring_key(wanted), wanted)
+        return list(series_of.values())
+
+    def _wishes(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> list[WantedSeries]:
+        wanted = of_ehpa(event, self._matchers) if isinstance(event, EhpaChanged) else of_prediction(event)
+        # The forecaster refuses an object with too many metrics as a whole, so that nobody would read their values.
+        return [series for series in wanted if series.query] if len(wanted) <= self._most and event.target else []
+
+    def _forget(self, key: str) -> None:
+        before = self._objects.pop(key, None)
+        self._wanted.pop(key, None)
+        if before is not None:
+            self._share(before).remove(key)
+
+    def _share(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> NamespaceShares:
+        return self._shares.setdefault(self._partition_of(event.target or event.key), NamespaceShares())

@@ -7,7 +7,7 @@ from datetime import timedelta
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.shared_guards import last_turn, plan_expiry
 from agents.logic.replicas import replica_planning
-from agents.logic.replicas.ehpa_objects import ehpa_of
+from agents.logic.replicas.ehpa_manifest import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
 from agents.logic.replicas.hpa_reconcile import HpaMemory

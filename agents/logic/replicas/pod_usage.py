@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.replicas.hpa_metrics import HpaMetric
-from agents.logic.replicas.hpa_pods import (
+from agents.logic.replicas.replica_calculator import (
     MOST_MILLI,
     NOT_STARTED,
     ContainerRequest,

@@ -9,10 +9,9 @@ from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
-from agents.logic.replicas.hpa_pods import ReadinessDelays, milli
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaDecision, HpaMemory, MetricResult
 from agents.logic.replicas.pod_usage import WorkloadPods, WorkloadReading
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
+from agents.logic.replicas.replica_calculator import MetricError, ReadinessDelays, ReplicaContext, ReplicaProposal, milli
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
 from schemas.facts.replica_scaling import ScaleSeen
 

@@ -8,11 +8,9 @@ where upstream's adapter differs.
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from agents.logic.replicas.cron_clock import CronClock
-from agents.logic.replicas.ehpa_crons import CronEntry
+from agents.logic.replicas.ehpa_crons import CronClock, CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS, label_value
-from agents.logic.replicas.hpa_pods import milli
-from agents.logic.replicas.replica_calculator import MetricError
+from agents.logic.replicas.replica_calculator import MetricError, milli
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved

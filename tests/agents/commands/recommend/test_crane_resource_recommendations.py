@@ -8,7 +8,7 @@ import pytest
 from agents import cli
 from agents.commands.recommend import crane_resource_recommendations, replica_and_node_recommendations
 from agents.commands.recommend.crane_resource_recommendations import ResourceRow
-from agents.logic.replicas.resource_recommendations import Estimators
+from agents.logic.replicas.fleet_recommendations import Estimators
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from agents.logic.replicas import adapter_rules, metric_series
-from agents.logic.replicas.ehpa_objects import ehpa_of
+from agents.logic.replicas.ehpa_manifest import ehpa_of
 from schemas.policies.scaling import MetricSpec, MetricTarget
 from tests.support.replica_scene import CPU, RATE, ehpa
 

@@ -6,9 +6,8 @@ import pytest
 
 from agents.logic.replicas import hpa_metrics, hpa_reconcile
 from agents.logic.replicas.hpa_metrics import MetricReadings
-from agents.logic.replicas.hpa_pods import requests
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, requests
 from tests.support.ehpa_vectors import Json, summed, vectors
 from tests.support.hpa_scenes import NOW, asked, behavior, pods, samples
 

@@ -5,8 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.logic.replicas import ehpa_crons
-from agents.logic.replicas.cron_clock import CronClock
-from agents.logic.replicas.ehpa_crons import CronEntry
+from agents.logic.replicas.ehpa_crons import CronClock, CronEntry
 from schemas import cron_schedules
 from schemas.cron_schedules import CronSchedule
 

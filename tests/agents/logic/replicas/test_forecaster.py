@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.engine.turn import Decided
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from agents.logic.replicas.timer_queue import next_round
+from agents.logic.replicas.forecaster_state import next_round
 from schemas.decisions.replica_plans import ProposalOrigin, ScalingMode
 from schemas.facts.load import LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.replica_scaling import ScaleSeen

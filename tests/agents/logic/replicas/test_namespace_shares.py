@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.replicas import namespace_shares
+from agents.logic.replicas.metric_series import WantedLoads
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
-from agents.logic.replicas.wanted_loads import WantedLoads
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import CronTrigger
 from schemas.policies.vpa import TargetRef

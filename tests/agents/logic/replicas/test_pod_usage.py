@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import hpa_pods
+from agents.logic.replicas import replica_calculator
 from agents.logic.replicas.hpa_metrics import HpaMetric
-from agents.logic.replicas.hpa_pods import MOST_MILLI, ReadinessDelays, milli
 from agents.logic.replicas.pod_usage import ContainerAmounts, ScaledPod, ScaledPodUsage, WorkloadPods, WorkloadReading
+from agents.logic.replicas.replica_calculator import MOST_MILLI, ReadinessDelays, milli
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
@@ -141,7 +141,7 @@ def test_what_a_starting_pod_uses_counts_of_memory_and_not_of_cpu(metric: str, c
     pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=False, changed=100.0, started=90.0, requests=())
     pods, reading = WorkloadPods([pod]), WorkloadReading(110.0, 5.0, ("web-1",), ("app",), (0.5,), (1e8,))
     samples = pods.samples(reading, HpaMetric("Resource", metric, utilization=50), since=0.0)
-    groups = hpa_pods.group(pods.columns, samples, now=120.0, patience=ReadinessDelays())
+    groups = replica_calculator.group(pods.columns, samples, now=120.0, patience=ReadinessDelays())
     assert groups.counts == counts
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas import replica_calculator
-from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
+from agents.logic.replicas.replica_calculator import MetricError, ReadinessDelays, ReplicaContext, requests
 from tests.support.ehpa_vectors import Json, summed, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 

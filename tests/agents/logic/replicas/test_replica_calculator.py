@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from agents.logic.replicas import hpa_metrics, replica_calculator
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
-from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
-from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
+from agents.logic.replicas.replica_calculator import MetricError, ReadinessDelays, ReplicaContext, ReplicaProposal, requests
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agents.logic.forecast import percentile_predictor
-from agents.logic.replicas import resource_recommendations
-from agents.logic.replicas.resource_recommendations import NEEDS, Estimators
+from agents.logic.replicas import fleet_recommendations
+from agents.logic.replicas.fleet_recommendations import NEEDS, Estimators
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 
@@ -21,7 +21,7 @@ def amounts(cpu: float, mib: float) -> Amounts:
 
 @pytest.mark.parametrize(("requested", "after"), [(512 * MIB, 644_245_094), (256 * MIB, 356 * MIB)])
 def test_an_oom_kill_asks_for_a_fifth_more_and_a_hundred_mebibytes_at_least(requested: int, after: int) -> None:
-    assert resource_recommendations.after_oom(Bytes(requested)) == after
+    assert fleet_recommendations.after_oom(Bytes(requested)) == after
 
 
 def test_the_percentile_is_the_end_of_its_bucket_with_the_margin() -> None:
@@ -29,26 +29,26 @@ def test_the_percentile_is_the_end_of_its_bucket_with_the_margin() -> None:
     # all in the bucket from 0.3 to 0.4 cores, and in that from 200 to 300 MiB
     cpu = percentile_predictor.estimate([(times, np.full(100, 0.35))], RECOMMENDER.cpu)
     memory = percentile_predictor.estimate([(times, np.full(100, 250.0 * MIB))], RECOMMENDER.memory)
-    found = resource_recommendations.recommend((cpu, memory), amounts(1.0, 1024), None, RECOMMENDER)
+    found = fleet_recommendations.recommend((cpu, memory), amounts(1.0, 1024), None, RECOMMENDER)
     assert found is not None
     assert found.target == Amounts(Cores(0.459), Bytes(345 * MIB))  # 0.4 * 1.15 is a hair below 0.46; 300 MiB * 1.15
     assert found.changes
 
 
 def test_amounts_are_cut_and_not_rounded() -> None:
-    found = resource_recommendations.recommend((0.4609, 1000.9), Amounts(), None, RECOMMENDER)
+    found = fleet_recommendations.recommend((0.4609, 1000.9), Amounts(), None, RECOMMENDER)
     assert found is not None
     assert found.target == Amounts(Cores(0.460), Bytes(1000))
 
 
 @pytest.mark.parametrize("estimates", [(0.1, 0.9), (math.nan, 1e9), (0.1, math.inf)])
 def test_nothing_is_recommended_where_too_little_is_known(estimates: tuple[float, float]) -> None:
-    assert resource_recommendations.recommend(estimates, amounts(1, 100), None, RECOMMENDER) is None
+    assert fleet_recommendations.recommend(estimates, amounts(1, 100), None, RECOMMENDER) is None
 
 
 def test_what_is_requested_already_is_no_change() -> None:
     request = amounts(0.46, 345)
-    found = resource_recommendations.recommend((0.46, 345.0 * MIB), request, None, RECOMMENDER)
+    found = fleet_recommendations.recommend((0.46, 345.0 * MIB), request, None, RECOMMENDER)
     assert found is not None
     assert not found.changes
 
@@ -56,7 +56,7 @@ def test_what_is_requested_already_is_no_change() -> None:
 def test_an_oom_kill_is_a_floor_for_the_recommender_and_goes_first_for_an_evpa() -> None:
     for estimate, killed, floor, first in ((900, 512, 900, 614.4), (300, 512, 614.4, 614.4)):
         for needs, mib in ((RECOMMENDER, floor), (EVPA, first)):
-            found = resource_recommendations.recommend((1.0, estimate * float(MIB)), Amounts(), Bytes(killed * MIB), needs)
+            found = fleet_recommendations.recommend((1.0, estimate * float(MIB)), Amounts(), Bytes(killed * MIB), needs)
             assert found is not None
             assert found.target.memory == math.trunc(mib * MIB)
 
@@ -64,7 +64,7 @@ def test_an_oom_kill_is_a_floor_for_the_recommender_and_goes_first_for_an_evpa()
 def test_an_evpa_leaves_alone_what_is_within_100_millicores_and_100_mebibytes() -> None:
     request = amounts(1.0, 500)
     for cpu, mib, changes in ((1.1, 600, False), (0.9, 400, False), (1.101, 500, True), (1.0, 601, True)):
-        found = resource_recommendations.recommend((cpu, mib * float(MIB)), request, None, EVPA)
+        found = fleet_recommendations.recommend((cpu, mib * float(MIB)), request, None, EVPA)
         assert found is not None
         assert (found.changes, found.target == request) == (changes, not changes)
 
@@ -74,7 +74,7 @@ def test_histories_are_a_week_or_one_and_two_days() -> None:
     assert (EVPA.cpu.history, EVPA.memory.history) == (86_400, 172_800)
 
 
-SIZES = resource_recommendations.sizes_of("64c256g,0.25c0.25g,0.25c1g,1c1g,1c2g,2c2g")
+SIZES = fleet_recommendations.sizes_of("64c256g,0.25c0.25g,0.25c1g,1c1g,1c2g,2c2g")
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ SIZES = resource_recommendations.sizes_of("64c256g,0.25c0.25g,0.25c1g,1c1g,1c2g,
     ],
 )
 def test_the_smallest_size_that_holds_both_is_taken(wanted: Amounts, size: Amounts) -> None:
-    assert resource_recommendations.normalised(wanted, SIZES) == size
+    assert fleet_recommendations.normalised(wanted, SIZES) == size
 
 
 @pytest.mark.parametrize("text", ["1c", "2g", "xc2g", "1c-2g", "infc1g", "1cnang"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no size"):
-        resource_recommendations.sizes_of(text)
+        fleet_recommendations.sizes_of(text)
 
 
 def test_a_size_that_fits_exactly_fits() -> None:
-    assert resource_recommendations.normalised(amounts(1.0, 1024), SIZES) == amounts(1.0, 1024)
+    assert fleet_recommendations.normalised(amounts(1.0, 1024), SIZES) == amounts(1.0, 1024)

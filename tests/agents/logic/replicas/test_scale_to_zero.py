@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.logic.replicas import ehpa_objects, replica_planning
+from agents.logic.replicas import ehpa_manifest, replica_planning
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_reconcile import HpaMemory
 from agents.logic.replicas.pod_usage import WorkloadPods
@@ -22,7 +22,7 @@ WITHOUT = ehpa(min_replicas=0, metrics=(QUEUE,), prediction=None)
 def replicas(settings: ForecasterSettings, current: int, load: float, memory: HpaMemory, made: EhpaChanged = WITHOUT) -> int:
     """What is planned for so many replicas at this length of the queue."""
     situation = ScalingSituation(scale(MONDAY, current), WorkloadPods(()), None, MONDAY.timestamp(), {IDENTIFIER: load})
-    return replica_planning.plan(ehpa_objects.ehpa_of(made), situation, memory, settings).decision.replicas
+    return replica_planning.plan(ehpa_manifest.ehpa_of(made), situation, memory, settings).decision.replicas
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_workload_at_zero_is_woken_if_its_autoscaler_brought_it_there(
 def test_a_workload_with_nothing_to_do_goes_to_zero_and_comes_back() -> None:
     settings = ForecasterSettings(downscale_window=0.0)  # type: ignore[arg-type]  # a unit
     situation = ScalingSituation(scale(MONDAY, 2), WorkloadPods(()), None, MONDAY.timestamp(), {IDENTIFIER: 0.0})
-    made = ehpa_objects.ehpa_of(WITHOUT)
+    made = ehpa_manifest.ehpa_of(WITHOUT)
     first = replica_planning.plan(made, situation, HpaMemory(), settings)
     result = replica_planning.plan(made, replace(situation, now=situation.now + 15), first.memory, settings)
     assert (result.decision.replicas, result.memory.rests) == (0, True)
@@ -62,5 +62,5 @@ def test_zero_needs_something_that_is_known_without_pods() -> None:
 def test_while_its_metric_cannot_be_read_a_workload_stays_as_it_is(current: int) -> None:
     """Nobody knows whether there is work: it is neither taken to zero nor woken for nothing."""
     situation = ScalingSituation(scale(MONDAY, current), WorkloadPods(()), None, MONDAY.timestamp(), {})
-    result = replica_planning.plan(ehpa_objects.ehpa_of(WITHOUT), situation, HpaMemory(rests=True), FROM_1_37)
+    result = replica_planning.plan(ehpa_manifest.ehpa_of(WITHOUT), situation, HpaMemory(rests=True), FROM_1_37)
     assert result.decision.replicas == current
