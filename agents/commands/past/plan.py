@@ -11,8 +11,8 @@ from agents.commands.change import mode
 from agents.commands.past.newest_state import cluster_states
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
+from agents.logic.updates import api_refusals
 from agents.logic.updates import candidate as candidates
-from agents.logic.updates import successor_amounts
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.updater import Updater
@@ -53,7 +53,7 @@ def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
         governed = policy is not None and not policy.policy.foreign and policy.policy.patch_new_pods
         if policy is None or not governed or policy.policy.update_mode is UpdateMode.OFF or key in updater.clusters.reverts:
             continue
-        yield from _of_pod(updater, replace(pod, fact=successor_amounts.unpatched(pod.fact)))
+        yield from _of_pod(updater, replace(pod, fact=api_refusals.unpatched(pod.fact)))
 
 
 def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:

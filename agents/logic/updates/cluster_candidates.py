@@ -14,9 +14,8 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.guard_records import BOUNDING_DISRUPTION
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
-from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_guards import first_objection, told
-from agents.logic.updates.workload_evictions import WorkloadEviction
+from agents.logic.updates.workload_evictions import UnpatchedWorkloads, WorkloadEviction
 from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.outcomes import Action
 

@@ -7,12 +7,11 @@ from agents.logic.guards import budget_schedules, shared_guards
 from agents.logic.guards.budget_schedules import ScheduledBudget
 from agents.logic.guards.shared_guards import ControlRecord, Headcount
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
-from agents.logic.updates.free_rooms import FreeRooms
-from agents.logic.updates.node_rooms import SuccessorRoom
+from agents.logic.updates.node_rooms import FreeRooms, SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_progress import LastPodFact, PlansMade
+from agents.logic.updates.updater_records import LastPodFact, PlansMade
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import CitedRules

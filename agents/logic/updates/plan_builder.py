@@ -1,17 +1,20 @@
-"""The updater's decisions: a plan or a refusal for one pod, with the numbers it rests on and the limits of its life."""
+"""The updater's decisions: a plan for one pod, or a refusal for the pods of a workload, with the numbers that it rests on."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
-from agents.logic.guards.shared_guards import Headcount, plan_expiry
+from agents.logic.guards.shared_guards import Headcount, Objection, plan_expiry
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.candidate import Candidate, PodSituation, changes
 from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.guard_records import LASTING, SAID_AGAIN
 from agents.logic.updates.update_priority import UpdateReason
-from agents.logic.updates.update_refusals import Refusal
 from agents.logic.updates.update_settings import NAME
-from agents.logic.updates.updater_records import NewestRecommendation
+from agents.logic.updates.updater_records import NONE_REFUSED, NewestRecommendation, RefusedPods
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -22,6 +25,16 @@ from schemas.outcomes import Action
 from schemas.policies.scaling import UtilizationMetric
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A guard that holds back `pods` pods of a workload, with the most urgent of them and its objection."""
+
+    candidate: Candidate
+    situation: ClusterSituation
+    objection: Objection
+    pods: int = 1
 
 
 def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition: int) -> ResizePlanned | EvictionPlanned:
@@ -178,3 +191,60 @@ def _cause(candidate: Candidate, cluster: ClusterSituation) -> tuple[Place, ...]
     control = () if cluster.control is None else (cluster.control.place,)
     rules = () if cluster.rules is None else (cluster.rules.place,)
     return (situation.pod.place, situation.recommended.place, situation.policy.place, *control, *rules)
+
+
+_GROWTH = 2
+"""How many times more pods are news."""
+_FORGOTTEN = 3_600_000
+"""Turns (milliseconds) after which a guard that comes back is news."""
+
+
+class IntervalRefusals:
+    """All refusals of one interval. `table` has the earlier ones: each is decided once, not in each interval.
+
+    It is decided again when the guard comes back after it was gone for an hour, and when it holds back at least twice as many
+    pods as before. So a roll-out of thousands of pods makes a few records, and neither alternating guards nor a varying number
+    makes more.
+    """
+
+    def __init__(self, table: ObjectTable[RefusedPods]) -> None:
+        self._table = table
+        self._refusals: dict[str, dict[str, Refusal]] = {}
+        self._pods: Counter[tuple[str, str]] = Counter()
+
+    def add(self, candidate: Candidate, situation: ClusterSituation, objection: Objection) -> None:
+        """A pod is held back. The most urgent pods come first."""
+        workload, guard = candidate.situation.workload, objection.guard
+        guards = self._refusals.setdefault(workload, {})
+        if guard not in guards:
+            guards[guard] = Refusal(candidate, situation, objection)
+        self._pods[workload, guard] += 1
+
+    def news(self, now: int) -> Iterator[Refusal]:
+        """The refusals to decide in turn `now`; updates the table accordingly."""
+        # Those of the table, too: a guard that holds nothing back any more has to be noted as gone.
+        for workload in [*self._refusals, *(key for key in list(self._table) if key not in self._refusals)]:
+            refusals = {
+                guard: replace(refusal, pods=self._pods[workload, guard])
+                for guard, refusal in self._refusals.get(workload, {}).items()
+            }
+            before = self._table.get(workload) or NONE_REFUSED
+            after, news = _news_of(before, refusals, now)
+            if not after.guards:
+                self._table.remove(workload)
+            elif after != before:
+                self._table.upsert(workload, after)
+            yield from news
+
+
+def _news_of(before: RefusedPods, refusals: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
+    """The new entry of a workload, and its refusals to decide now."""
+    gone = {name: before.gone.get(name, now) for name in before.guards if name not in refusals}
+    guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
+    # What somebody has to put right is said again while it lasts, so that `status` can tell what is from what was.
+    due = {name for name in refusals if name in LASTING and now - before.said.get(name, 0) >= SAID_AGAIN}
+    news = [refusal for name, refusal in refusals.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)]
+    guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
+    said = {**before.said, **{refusal.objection.guard: now for refusal in news if refusal.objection.guard in LASTING}}
+    kept = {name: at for name, at in said.items() if name in guards}
+    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}, kept), news

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.facts.pods import PodChanged
 from schemas.names import Place, cluster_of
@@ -68,3 +68,16 @@ def controller_key(workload: str, controller: str) -> str:
     """The key of a direct controller (`kind/name`) of a workload's pods."""
     namespace = workload.split("/", 2)[1]
     return f"{cluster_of(workload)}/{namespace}/{controller}"
+
+
+@dataclass(slots=True)
+class ChangedWorkloads:
+    """The workloads that changed since the last query: `keys`, or `all` by a policy that names many. It is no state."""
+
+    keys: set[str] = field(default_factory=set)
+    all: bool = True
+
+    def clear(self) -> None:
+        """The changes were read."""
+        self.keys.clear()
+        self.all = False

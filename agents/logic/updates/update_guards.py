@@ -7,14 +7,7 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
-from agents.logic.updates import (
-    advice_guards,
-    api_refusals,
-    disruption_guards,
-    missing_pods,
-    node_rooms,
-    oom_loops,
-)
+from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, missing_pods, node_rooms, oom_loops
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
@@ -312,6 +305,27 @@ def _rate(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.over_rate(planned=planned, rate=rate, interval=settings.interval, plans=plans)
 
 
+def _hpa(candidate: Candidate, _cluster: object) -> str | None:
+    """Resources that HPAs scale by are left to them."""
+    if not candidate.left:
+        return None
+    return f"a HorizontalPodAutoscaler scales the workload by {' and '.join(sorted(candidate.left))}, which is left to it"
+
+
+def _limit_range(candidate: Candidate, _cluster: object) -> str | None:
+    """What is wrong where upstream's arithmetic has no answer, so that nothing may be set."""
+    fault = candidate.situation.advice.fault
+    return f"what is recommended cannot be brought within the namespace's LimitRanges: {fault}" if fault else None
+
+
+def _capped(candidate: Candidate, _cluster: object) -> str | None:
+    """The pod has all that its limits and LimitRanges allow, and something else is recommended."""
+    if not candidate.caps:
+        return None
+    situation = candidate.situation
+    return cap_sentences.of_caps(candidate.caps, situation.policy, situation.pod.fact.pod.namespace)
+
+
 _JUDGEMENTS: Mapping[str, Judgement] = {
     "oom-bound": _oom_bound,
     "mode": _mode,
@@ -321,9 +335,9 @@ _JUDGEMENTS: Mapping[str, Judgement] = {
     "warm-up": _warm_up,
     "blind": _blind,
     "stale": _stale,
-    "hpa": advice_guards.hpa,
-    "limit-range": advice_guards.limit_range,
-    "capped": advice_guards.capped,
+    "hpa": _hpa,
+    "limit-range": _limit_range,
+    "capped": _capped,
     "webhook": _webhook,
     "requirements": _requirements,
     "phase": _phase,

@@ -24,13 +24,12 @@ from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
-from agents.logic.updates.free_rooms import FreeRooms, PlannedRequests
 from agents.logic.updates.missing_pods import MissingPods
+from agents.logic.updates.node_rooms import FreeRooms, PlannedRequests
+from agents.logic.updates.plan_builder import IntervalRefusals
 from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_progress import LastPodFact, PlansMade, TurnsTaken
-from agents.logic.updates.updater_records import NO_HISTORY, OpenPlan, PodHistory
+from agents.logic.updates.updater_records import NO_HISTORY, LastPodFact, OpenPlan, PlansMade, PodHistory, TurnsTaken
 from agents.logic.updates.updater_state import UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import PodsBefore

@@ -14,20 +14,19 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.resources.target_caps import ordered_container
 from agents.logic.updates import workload_evictions
-from agents.logic.updates.changed_workloads import ChangedWorkloads
-from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
-from agents.logic.updates.startup_boost_ends import BoostEnds
-from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
+from agents.logic.updates.pods_by_workload import ChangedWorkloads, PodRecord, PodsByWorkload
+from agents.logic.updates.startup_boosts import BoostEnds
 from agents.logic.updates.update_constraints import UpdateConstraints
-from agents.logic.updates.updater_progress import PlansMade, PodFactTurns
 from agents.logic.updates.updater_records import (
     NO_HISTORY,
     NewestRecommendation,
+    PlansMade,
+    PodFactTurns,
     PodHistory,
     RefusedPods,
     RevertRecord,
 )
-from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
+from agents.logic.updates.workload_evictions import PodsBefore, UnpatchedWorkloads, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended

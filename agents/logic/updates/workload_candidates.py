@@ -1,21 +1,68 @@
-"""The pods of one workload that should be changed now: because of a recommendation, or because their startup boost has ended."""
+"""The pods of one workload that should be changed now: because of a recommendation, or because their startup boost has ended.
 
+Workloads that are quiet are not examined.
+"""
+
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agents.logic.governing_policies import PolicyRecord
-from agents.logic.updates import eviction_tolerance, startup_boosts, successor_amounts
+from agents.logic.guards.shared_guards import Headcount
+from agents.logic.updates import api_refusals, eviction_tolerance, oom_loops, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, held_by_caps, without
 from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
-from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
+from agents.logic.updates.pods_by_workload import ChangedWorkloads, PodRecord
+from agents.logic.updates.update_priority import UpdatePriority
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation, PodHistory
 from agents.logic.updates.updater_state import UpdaterState
+from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodChanged
 from schemas.policies.scaling import UtilizationMetric
+
+NEVER = sys.maxsize
+
+
+class QuietWorkloads:
+    """Until which turn no pod of a workload needs a change unless the workload changes, and how many pods it has.
+
+    In a settled cluster nearly all workloads are quiet, and the cost of an interval depends on what changed. This is no state: it
+    follows from the state, and starts empty after a restart.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[str, int] = {}
+        self._pods: dict[str, Headcount] = {}
+
+    def follow(self, changed: ChangedWorkloads) -> None:
+        """Forget the workloads that changed since the last call."""
+        if changed.all:
+            self._until.clear()
+        for workload in changed.keys:
+            self._until.pop(workload, None)
+            self._pods.pop(workload, None)
+        changed.clear()
+
+    def holds(self, workload: str, now: int) -> bool:
+        """Whether no pod of a workload needs a change in turn `now`."""
+        return now < self._until.get(workload, 0)
+
+    def enter(self, workload: str, until: int) -> None:
+        """No pod of a workload needs a change before this turn."""
+        self._until[workload] = until
+
+    def counted(self, workload: str) -> Headcount | None:
+        """The pods of a workload, none of which counts as being changed; None if they are not counted yet."""
+        # A copy, because the guards count in it whom they let go.
+        count = self._pods.get(workload)
+        return None if count is None else replace(count)
+
+    def count(self, workload: str, count: Headcount) -> None:
+        """Remember the pods of a workload."""
+        self._pods[workload] = replace(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +179,7 @@ class CandidateSearch:
         return None, NEVER if boost.next is None else boost.next
 
     def _successor(self, advice: WorkloadAdvice, fact: PodChanged) -> PodAdvice:
-        return advice.reduced(self.advice.shape_of(successor_amounts.unpatched(fact)))
+        return advice.reduced(self.advice.shape_of(api_refusals.unpatched(fact)))
 
     def _scaled(self, workload: _Workload) -> frozenset[UtilizationMetric]:
         return self.clusters.constraints.utilizations(workload.key)
@@ -145,3 +192,16 @@ class CandidateSearch:
         shape = self.advice.shape(pod)
         pod_advice = advice.reduced(shape) if advice.left else advice.of(shape)
         return None if pod_advice.fault else pod_advice
+
+
+def calm_until(
+    pod: PodRecord, recommended: NewestRecommendation, priority: UpdatePriority, settings: UpdateSettings, now: int
+) -> int:
+    """The first turn in which a pod may need a change, if nothing of it changes; 0 if it may need one now."""
+    # Init containers, too: nothing is recommended for them, but somebody has to be told.
+    killed = oom_loops.last_kill(pod.fact, init=True)
+    if priority.outside or (killed is not None and now - times.to_ms(killed) < settings.quick_oom * 1000):
+        return 0
+    if recommended.reverted is not None or priority.difference < settings.threshold or pod.fact.started is None:
+        return NEVER
+    return times.to_ms(pod.fact.started) + int(settings.lifetime * 1000)

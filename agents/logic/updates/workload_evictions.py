@@ -5,10 +5,15 @@ Without that an eviction changes nothing, and the next one would change nothing 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+from agents.engine.tables.object_table import ObjectTable
+from schemas import admission_pauses, times
+from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts
+from schemas.outcomes import ActionFinished
 
 _A_DAY = 86_400.0
 _DOUBLINGS = 20
@@ -77,3 +82,34 @@ def _within(recommended: ContainerRecommendation, asked: Amounts, *, boosted: bo
     return all(
         (least is None or (value or 0) >= least) and (most is None or (value or 0) <= most) for least, value, most in bounds
     )
+
+
+class UnpatchedWorkloads:
+    """The newest pause in which the webhook leaves new pods of a workload as they are, because patched ones did not come.
+
+    One that is over stays, as it makes the next one longer.
+    """
+
+    def __init__(self) -> None:
+        self.table: ObjectTable[AdmissionPause] = ObjectTable("unpatched", AdmissionPause, 16)
+
+    def ingest(self, event: ActionFinished) -> None:
+        """Take in an outcome about a pod."""
+        workload = event.subject.workload
+        before = self.table.get(workload)
+        pause = admission_pauses.after(before, event)
+        if pause is None:
+            self.table.remove(workload)
+        elif pause != before:
+            self.table.upsert(workload, pause)
+
+    def pause(self, workload: str, now: int) -> AdmissionPause | None:
+        """The pause that holds in turn `now`; None if new pods are patched."""
+        pause = self.table.get(workload)
+        return None if pause is None or not pause.holds(times.from_ms(now)) else pause
+
+    def forget(self, now: datetime) -> None:
+        """Forget pauses that make no later one longer."""
+        over = [key for key, pause in self.table.items() if now - pause.since >= admission_pauses.REMEMBERED]
+        for key in over:
+            self.table.remove(key)
