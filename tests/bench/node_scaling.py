@@ -19,8 +19,7 @@ from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInput
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth import node_estimator, pending_pods
 from agents.logic.nodes.growth.expanders import ExpanderContext
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism

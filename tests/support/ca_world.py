@@ -15,8 +15,7 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAu
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth.expanders import ExpanderContext
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
 from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.placement_rules import selector

@@ -1,20 +1,23 @@
 """The autoscaler of one cluster: its settings, what it remembers from one decision to the next, and what became of decisions.
 
-It makes no requests. What was decided comes back by `grew`, `failed_to_grow`, `started` and `failed_to_start`.
+It makes no requests. What was decided comes back by `grew`, `failed_to_grow`, `started` and `failed_to_start`. It is rebuilt from
+what a checkpoint can hold before each decision, so that a state that was written and read decides like one that never stopped.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, StateSettings
-from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, ScaleUpRequest, StateSettings, WrongSize
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffEntry, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
-from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ScaleUpSettings
-from agents.logic.nodes.removal.drain_rules import DrainSettings
-from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings
+from agents.logic.nodes.removal.drain_rules import DrainedNode, DrainSettings
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings, UnneededNode
+from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 
 # Else a new autoscaler would wait with its first removal for what never happened.
 LONG_AGO = 3600.0
@@ -163,3 +166,89 @@ class NodeAutoscaler:
 def _removal_of(node: str) -> str:
     """The key of a node's removal among the backoffs; no group's name has this form."""
     return f"removal of {node}"
+
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedState:
+    """Timers and books of one cluster; times in seconds since the epoch.
+
+    `since`: when an instance without a node was first seen; `unneeded`: since when a node is not needed; `failed`: until when a
+    failed simulation of its removal counts. `interval` is None before the second look. `stumbles`: when a removal failed in a
+    group; `growths`: when it grew; `kept_size`: until when its size is not lowered; `late` and `starting` are those of
+    `ClusterStateRegistry`, `roomy` is that of `NodeAutoscaler`.
+    """
+
+    grown: float
+    deleted: float
+    stumbled: float
+    requests: Mapping[str, ScaleUpRequest] = field(default_factory=dict)
+    wrong: Mapping[str, WrongSize] = field(default_factory=dict)
+    leaving: tuple[tuple[str, float], ...] = ()
+    since: Mapping[str, float] = field(default_factory=dict)
+    backoff: Mapping[str, BackoffEntry] = field(default_factory=dict)
+    unneeded: Mapping[str, float] = field(default_factory=dict)
+    failed: Mapping[str, float] = field(default_factory=dict)
+    looked: float | None = None
+    interval: float | None = None
+    given_up: Mapping[str, int] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
+    stumbles: Mapping[str, float] = field(default_factory=dict)
+    kept_size: Mapping[str, float] = field(default_factory=dict)
+    roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    growths: Mapping[str, float] = field(default_factory=dict)
+
+
+def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: float) -> NodeAutoscaler:
+    """The autoscaler as the last decision left it; a new one if there was none."""
+    auto = NodeAutoscaler(settings, now)
+    if memory is None:
+        return auto
+    auto.grown, auto.deleted, auto.stumbled = memory.grown, memory.deleted, memory.stumbled
+    state, down = auto.state, auto.scale_down
+    state.requests, state.wrong = dict(memory.requests), dict(memory.wrong)
+    state.leaving, state.since = list(memory.leaving), dict(memory.since)
+    state.backoff.entries, state.given_up = dict(memory.backoff), dict(memory.given_up)
+    state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
+    auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
+    auto.growths = dict(memory.growths)
+    down.unneeded = {name: _unneeded(name, since) for name, since in memory.unneeded.items()}
+    down.failed, down.looked = dict(memory.failed), memory.looked
+    down.interval = NEVER if memory.interval is None else memory.interval
+    return auto
+
+
+def remember(auto: NodeAutoscaler) -> CarriedState:
+    """What the next decision needs."""
+    state, down = auto.state, auto.scale_down
+    return CarriedState(
+        auto.grown,
+        auto.deleted,
+        auto.stumbled,
+        requests=dict(state.requests),
+        wrong=dict(state.wrong),
+        leaving=tuple(state.leaving),
+        since=dict(state.since),
+        backoff=dict(state.backoff.entries),
+        unneeded={name: node.since for name, node in down.unneeded.items()},
+        failed=dict(down.failed),
+        looked=down.looked,
+        # JSON has no infinity.
+        interval=None if down.interval == NEVER else down.interval,
+        given_up=dict(state.given_up),
+        late=tuple(sorted(state.late)),
+        starting=tuple(sorted(state.starting)),
+        stumbles=dict(auto.stumbles),
+        kept_size=dict(auto.kept_size),
+        roomy=dict(auto.roomy),
+        growths=dict(auto.growths),
+    )
+
+
+def _unneeded(name: str, since: float) -> UnneededNode:
+    """A node with only its timer."""
+    # The next look finds everything else, and a checkpoint with all simulated moves would be large.
+    return UnneededNode(NodeRow(-1, SchedulingNode(name), "", (), since), since, DrainedNode(), risky=False)

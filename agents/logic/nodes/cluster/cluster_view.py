@@ -12,14 +12,14 @@ from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInput
 from agents.logic.nodes.aws import capacity_pools, group_options
 from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_patterns, planned_replicas
 from agents.logic.nodes.cluster.capacity_buffers import BufferPods
+from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from agents.logic.nodes.cluster.planned_replicas import PlannedPods
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, KnownGroup, KnownNode, KnownPriorities, LearnedPattern
-from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from agents.logic.nodes.growth import priority_config
 from agents.logic.nodes.growth.expanders import Expander, ExpanderAnswer, ExpanderContext, Prices
-from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.growth.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings

@@ -5,15 +5,19 @@ takes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
+from agents.engine.tables.object_table import ObjectTable
 from agents.logic.nodes.aws import node_templates
-from agents.logic.nodes.cluster.transient_taints import TransientTaints
+from agents.logic.nodes.cluster.scaler_table_values import KnownNode
 from agents.logic.nodes.removal.drain_rules import DisruptionBudget
+from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.placement_rules import REQUIRED, JsonMapping, RuleOwner, Unreadable
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling.pod_shapes import (
+    UNSCHEDULABLE_TAINT,
     NodeTerm,
     PodShape,
     SchedulingNode,
@@ -23,6 +27,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
+from schemas import times
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
 from schemas.facts.scheduled_pods import (
@@ -34,7 +39,58 @@ from schemas.facts.scheduled_pods import (
     SpreadConstraint,
 )
 from schemas.facts.update_facts import PodDisruptionBudgetChanged
-from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME
+from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME, TO_BE_DELETED
+
+_NOT_READY = frozenset(
+    ("node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable")
+)
+_UNUSABLE = ("DiskPressure", "NetworkUnavailable")
+"""Conditions that a ready node does not have."""
+_PASSING = _NOT_READY | {
+    TO_BE_DELETED,
+    DELETION_CANDIDATE,
+    UNSCHEDULABLE_TAINT,
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "NodeWithImpairedVolumes",
+    "ullage.internal/removal",
+}
+_STARTUP = ("startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/")
+_STATUS = ("status-taint.cluster-autoscaler.kubernetes.io/",)
+
+
+@dataclass(frozen=True, slots=True)
+class TransientTaints:
+    """Taints that describe one node at one moment and not its group: the configured keys, besides those that every cluster has.
+
+    A new node of a group is simulated without such taints, because it would not have them for long. A start-up taint also says
+    that its node is not ready yet; a status taint does not. Source: utils/taints/taints.go and utils/kubernetes/ready.go.
+    """
+
+    startup: frozenset[str] = frozenset()
+    status: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: ScalerSettings) -> Self:
+        """As the settings say."""
+        return cls(frozenset(settings.startup_taint_keys), frozenset(settings.status_taint_keys))
+
+    def passes(self, key: str) -> bool:
+        """Whether a new node would not have such a taint for long."""
+        return key in _PASSING or self._starts(key) or key in self.status or key.startswith(_STATUS)
+
+    def usable(self, fact: NodeDetailsChanged) -> bool:
+        """Whether no condition or taint makes the node unusable, whatever its kubelet says of being ready."""
+        return not any(fact.conditions.get(condition) == "True" for condition in _UNUSABLE) and not any(
+            taint.key in _NOT_READY or self._starts(taint.key) for taint in fact.taints
+        )
+
+    def _starts(self, key: str) -> bool:
+        return key in self.startup or key.startswith(_STARTUP)
+
 
 MOST_NODE_DEMANDS = 250
 MOST_NODE_VALUES = 2500
@@ -220,3 +276,56 @@ def _attachable(amounts: Mapping[str, int]) -> dict[str, int]:
 def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
     # Sums of amounts are kept in columns of 64 bits.
     return {name: max(min(amount, MOST_AMOUNT), 0) for name, amount in amounts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedNode:
+    """What follows from a node's fact. Seconds since the epoch: `created`, and `leaving`, which is None without that taint."""
+
+    fact: NodeDetailsChanged
+    node: SchedulingNode
+    created: float
+    leaving: float | None
+    soft_tainted: bool
+    gpu: str
+
+
+class NodeConversions:
+    """Nodes as decisions compute with them, by the key of the node, which is its cluster and name.
+
+    Made once for each fact, because few nodes change between two decisions. It follows from the facts, and so is no state.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, ConvertedNode] = {}
+
+    def of(self, key: str, fact: NodeDetailsChanged) -> ConvertedNode:
+        """A node by the newest fact about it."""
+        made = self._made.get(key)
+        # By identity: the table has the same object until a new fact comes.
+        if made is None or made.fact is not fact:
+            made = self._made[key] = _converted(fact)
+        return made
+
+    def forget(self, present: ObjectTable[KnownNode]) -> None:
+        """Forget all nodes but these."""
+        for key in [key for key in self._made if key not in present]:
+            del self._made[key]
+
+
+def _converted(fact: NodeDetailsChanged) -> ConvertedNode:
+    made = node(fact)
+    taint = next((taint for taint in fact.taints if taint.key == TO_BE_DELETED), None)
+    return ConvertedNode(
+        fact,
+        made,
+        times.to_seconds(fact.created),
+        None if taint is None else _seconds(taint.value),
+        soft_tainted(fact),
+        gpu(made),
+    )
+
+
+def _seconds(text: str) -> float:
+    """The time that the taint of a deletion carries; long ago if it carries none."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < len("9999999999999") else 0.0

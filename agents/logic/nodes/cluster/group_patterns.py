@@ -13,8 +13,8 @@ import numpy as np
 
 from agents.logic.nodes.aws import node_templates
 from agents.logic.nodes.cluster import fact_conversion
+from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.scaler_table_values import KnownNode, LearnedPattern
-from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.scheduling.node_columns import tolerates
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, is_kubelets

@@ -12,9 +12,9 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.nodes.autoscaler.autoscaler_memory import CarriedState
+from agents.logic.nodes.autoscaler.node_autoscaler import CarriedState
 from agents.logic.nodes.cluster import fact_conversion, successor_requests
-from agents.logic.nodes.cluster.node_conversions import NodeConversions
+from agents.logic.nodes.cluster.fact_conversion import NodeConversions
 from agents.logic.nodes.cluster.placed_pods import UNSCHEDULABLE, PlacedPod, PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_table_values import (
     NO_ATTENTION,

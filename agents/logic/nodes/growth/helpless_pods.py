@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.logic.nodes.growth import scale_up
-from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure

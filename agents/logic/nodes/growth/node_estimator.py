@@ -5,10 +5,11 @@ nodes are added only the newest one is considered, and an existing node counts a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
@@ -272,3 +273,34 @@ def _only_spread_fails(cluster: ScheduledCluster, shape: ShapeId, here: slice) -
     if not scheduler_filters.by_node(cluster, shape, here)[0] or scheduler_filters.topology_spread(cluster, shape, here)[0]:
         return False
     return scheduler_filters.REASONS["PodTopologySpread"](cluster, shape, here.start) == (scheduler_filters.SKEWED,)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A node group of a decision, as its provider has it, and below `kept` what the decision has found out about it.
+
+    `template` is None if it is unknown how its next node would look. `sources` are what its nodes can come from: backed off all
+    of them, so is the group. `stopped`: why its cloud starts no node of it, whatever it is asked for. `kept`: why it ends none.
+    """
+
+    name: str
+    least: int
+    most: int
+    target: int
+    """The nodes that it wants; once a decision has judged it, without those that its cloud failed to deliver."""
+    template: GroupTemplate | None = None
+    options: GroupOptions = field(default_factory=GroupOptions)
+    gpu: bool = False
+    sources: tuple[str, ...] = ()
+    stopped: str = ""
+    kept: str = ""
+    healthy: bool = True
+    backed_off: bool = False
+    out: bool = False
+    """Whether it is left alone, because too many of its nodes are not ready."""
+    stumbled: bool = False
+    """Whether a node of it could not be removed a short while ago."""
+    grew: bool = False
+    """Whether it grew so short a while ago that no node of it goes yet."""
+    deleting: int = 0
+    """How many of its nodes are being deleted."""

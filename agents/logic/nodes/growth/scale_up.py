@@ -11,8 +11,7 @@ import numpy as np
 
 from agents.logic.nodes.growth import expanders, node_estimator, pending_pods, similar_node_groups
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, SimilarNodeGroups, TemplateKind
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts

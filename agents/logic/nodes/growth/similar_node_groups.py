@@ -7,8 +7,7 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.scheduling.node_columns import ShapeId
 from agents.logic.nodes.scheduling.pod_shapes import REGION, ZONE, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster

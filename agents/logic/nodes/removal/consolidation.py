@@ -13,8 +13,7 @@ from itertools import islice
 import numpy as np
 
 from agents.logic.nodes.growth import node_estimator
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.removal import unneeded_nodes
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, StayingNode, StayReason, UnneededNode

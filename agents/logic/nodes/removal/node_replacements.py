@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.growth import node_estimator
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.removal.consolidation import ConsolidationRequest
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.unneeded_nodes import (

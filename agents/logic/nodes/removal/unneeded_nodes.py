@@ -12,7 +12,7 @@ from itertools import groupby, islice
 import numpy as np
 
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.removal import deletion_budgets, node_utilization
 from agents.logic.nodes.removal import drain_rules as draining
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions

@@ -1,4 +1,4 @@
-"""What is the matter with a node group, in a sentence. It concerns that group alone: all others grow and shrink as ever.
+"""What is the matter with a node group, in a sentence, and when that is said. It concerns that group alone.
 
 Settings that contradict each other or cannot be read are faults: the group goes on without them. Only nodes that are not ready
 can halt a whole cluster, where they are too many outside of the groups that are out for that.
@@ -8,12 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.engine.turn import Decided
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster.cluster_view import ClusterView
-from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import HaltSaid
+from agents.logic.nodes.growth.node_estimator import GroupRow
+from agents.logic.nodes.scaler.decision_round import DecisionRound
 from schemas import times
+from schemas.decisions.node_updates import NodeScalingHalted
 from schemas.facts.node_groups import NodeGroupSeen
 from schemas.well_known_labels import OPTION_TAG
 
@@ -115,3 +120,48 @@ def _faults(fact: NodeGroupSeen) -> Iterator[str]:
     for name, text in group_options.unread(fact.options).items():
         yield f"tag '{OPTION_TAG}{name[:_SHOWN]}' says '{text[:_SHOWN]}', which means nothing, so the default holds"
     yield from () if fact.template is None else fact.template.unread
+
+
+AGAIN = 600.0
+"""Seconds after which the same is said again."""
+MOST_REPORTED = 200
+"""Groups that one decision speaks of."""
+OVER = GroupTrouble(TroubleCode.OVER, "it is over", {})
+
+
+def reports(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
+    """What is out now, as far as it was not said a short while ago, and what no longer is.
+
+    It is said when it begins, when the reason changes, and when it is over; in between every ten minutes, so that the end of the
+    log always shows what is out now.
+    """
+    cluster, now = look.context.cluster, look.now
+    troubles = _all_troubles(look)
+    keys = {f"{cluster}/{group}": group for group in troubles}
+    over = [key for key in state.halts if key.startswith(f"{cluster}/") and key not in keys]
+    for key in over:
+        state.halts.remove(key)
+        group = key.split("/", 1)[1]
+        if not group or group in look.context.view.groups:
+            yield _report(look, group, OVER)
+    for key, group in sorted(keys.items())[:MOST_REPORTED]:
+        trouble, said = troubles[group], state.halts.get(key)
+        if said is None or (said.code, said.reason) != (trouble.code, trouble.reason) or now - said.at >= AGAIN:
+            state.halts.upsert(key, HaltSaid(trouble.code, trouble.reason, now))
+            yield _report(look, group, trouble)
+
+
+def _all_troubles(look: DecisionRound) -> Mapping[str, GroupTrouble]:
+    """By group; that of the whole cluster by the empty name."""
+    troubles = of_groups(look.auto, look.context.view, look.now)
+    halted = look.decisions.halted
+    return {**troubles, "": GroupTrouble(TroubleCode.HALTED, halted, {})} if halted else troubles
+
+
+def _report(look: DecisionRound, group: str, trouble: GroupTrouble) -> Decided:
+    context = look.context
+    event = NodeScalingHalted(
+        context.id("halted", group), context.turn.at, context.cluster, group, trouble.code, trouble.reason, trouble.numbers
+    )
+    place = () if not group else (context.view.groups[group].place,)
+    return context.decided(event, *place)

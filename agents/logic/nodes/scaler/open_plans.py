@@ -1,14 +1,30 @@
-"""Plans are made once: while one is open, nothing further is planned for its group or node; in shadow only changes are."""
+"""Plans are made once: while one is open, nothing further is planned for its group or node; in shadow only changes are.
+
+The plans that need no more than that are made here: for the statuses of CapacityBuffers, and for groups that are to want no more
+nodes than there are, once their cloud has failed to deliver the others.
+"""
+
+from collections.abc import Iterator
 
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
-from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.autoscaler.cluster_state_registry import NodeReadiness
+from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
+from agents.logic.nodes.cluster.capacity_buffers import BUFFER
+from agents.logic.nodes.cluster.scaler_state import SIZE, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import OpenNodePlan, SaidLast
 from agents.logic.nodes.removal.unneeded_nodes import UnneededNode
 from agents.logic.nodes.scaler import scaling_plans
+from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from schemas import times
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
+    NodeRemovalPlanned,
+    RemovalReason,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+)
 from schemas.decisions.recommendations import Because
 from schemas.names import Place
 from schemas.policies.control import Mode
@@ -65,3 +81,79 @@ def planned(
     now = context.turn.number / 1000
     state.plans.upsert(key, OpenNodePlan(plan.id, plan.group, now, times.to_seconds(plan.expires), draining=draining))
     return context.decided(plan, *places, context.view.groups[plan.group].place)
+
+
+def buffer_statuses(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
+    """A plan for the status of each buffer that does not show what the scaler makes of it, unless one is open."""
+    cluster, now = context.cluster, context.turn.number / 1000
+    for name, wanted in context.view.buffers.items():
+        buffer = state.buffers.get(name)
+        if buffer is None or buffer.fact.shown == wanted:
+            continue
+        fact = buffer.fact
+        about = f"{fact.namespace}/{fact.name}"
+        key = f"{cluster}/{BUFFER}/{about}"
+        if not is_new(state, cluster, key, SaidLast(BUFFER, f"{wanted.replicas}: {wanted.message}{wanted.limited}")):
+            continue
+        plan = BufferStatusPlanned(
+            id=context.id(BUFFER, about),
+            at=context.turn.at,
+            expires=context.expires(),
+            cluster=cluster,
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            ready=wanted.ready,
+            replicas=wanted.replicas,
+            template=wanted.template,
+            template_generation=wanted.generation,
+            message=wanted.message,
+            because={"replicas": fact.replicas, "percentage": fact.percentage, "limits": dict(fact.limits or {})},
+            limited=wanted.limited,
+        )
+        state.plans.upsert(key, OpenNodePlan(plan.id, "", now, times.to_seconds(plan.expires)))
+        yield context.decided(plan, buffer.place)
+
+
+def size_corrections(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
+    """A plan for each group that wants more nodes than its cloud delivers; none while it grows, or after one was refused.
+
+    A plan says what the facts show; the consumer lowers the size to the instances that there are then, and never below them.
+    """
+    context, auto, now = look.context, look.auto, look.now
+    cluster = context.cluster
+    for group in sorted({*auto.state.given_up, *(name for name, _delta in look.decisions.lower)}):
+        seen, open_growth = context.view.sized[group], state.plans.get(f"{cluster}/group/{group}")
+        after = max(auto.state.groups.get(group, NodeReadiness()).delivered, seen.least)
+        grows = open_growth is not None and not open_growth.done
+        # Left alone, the group would go on asking for nodes whose pods have gone elsewhere meanwhile.
+        if after >= seen.target or grows or auto.kept_size.get(group, now) > now:
+            continue
+        key = f"{cluster}/{SIZE}/{group}"
+        if is_new(state, cluster, key, SaidLast("lower", f"{seen.target} to {after}")):
+            failure = auto.state.backoff.of(group, now)
+            plan = _size_correction(context, group, after, failure)
+            state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), after))
+            yield context.decided(plan, context.view.groups[group].place)
+
+
+def size_open(state: ScalerState, cluster: str, group: str) -> bool:
+    """Whether such a plan of a group is not carried out yet; until then the group's size is about to change."""
+    plan = state.plans.get(f"{cluster}/{SIZE}/{group}")
+    return plan is not None and not plan.done
+
+
+def _size_correction(context: PlanContext, group: str, after: int, failure: ScaleUpFailure | None) -> SizeCorrectionPlanned:
+    """`failure`: why the cloud delivered no more, as far as it said so."""
+    seen = context.view.sized[group]
+    why: Because = {} if failure is None else {"failure": failure.code, "message": failure.message}
+    return SizeCorrectionPlanned(
+        id=context.id("correct-size", group),
+        at=context.turn.at,
+        expires=context.expires(),
+        cluster=context.cluster,
+        group=group,
+        before=seen.target,
+        after=after,
+        because={"least": seen.least, "most": seen.most, **why},
+    )

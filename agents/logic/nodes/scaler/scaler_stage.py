@@ -12,7 +12,7 @@ from agents.engine.tables.chunked_state import PartedState
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes.autoscaler import autoscaler_memory, removal_steps
+from agents.logic.nodes.autoscaler import decision_steps, node_autoscaler
 from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
@@ -23,15 +23,12 @@ from agents.logic.nodes.cluster.scaler_state import SIZE, SOFT, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.growth.expanders import Expander
 from agents.logic.nodes.scaler import (
-    buffer_statuses,
     decision_round,
-    decision_settings,
     expander_asks,
-    halt_reports,
+    group_troubles,
     open_plans,
     scaling_plans,
     scaling_refusals,
-    size_corrections,
     started_replacements,
 )
 from agents.logic.nodes.scaler.decision_round import DecisionRound
@@ -67,7 +64,7 @@ class Scaler(PartedState):
 
     def _build(self, settings: ScalerSettings) -> None:
         """Make the empty state that decides by these settings."""
-        self.settings, self._core = settings, decision_settings.of(settings)
+        self.settings, self._core = settings, decision_round.autoscaler_settings(settings)
         self.rules = StageRules(NAME, self._own)
         self.clusters = ScalerState(self._owns)
         super().__init__(*self.clusters.tables(), self.rules.table)
@@ -126,7 +123,7 @@ class Scaler(PartedState):
         state = self.clusters
         touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
-            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
+            auto = node_autoscaler.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
                 if failure.cluster == cluster:
                     # The cloud's clock may be ahead of ours, and a backoff must not begin in the future.
@@ -140,7 +137,7 @@ class Scaler(PartedState):
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
-            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+            state.memory.upsert(cluster, node_autoscaler.remember(auto))
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
@@ -190,23 +187,23 @@ class Scaler(PartedState):
         decided: list[Decided] = []
         refusals: list[ScaleRefused] = []
         if pause is None:
-            decided += size_corrections.plans(state, taken)
+            decided += open_plans.size_corrections(state, taken)
             decided += self._growth(context, decisions, auto)
             decided += expander_asks.plans(state, context, decisions.scale_up, decisions.pending)
             decided += self._removals(taken, refusals)
             if refusals and len(refusals) == len(decisions.delete.empty) + len(decisions.delete.drain):
                 # The budget lets none of them go, so that they want their soft taints as if none had been chosen.
-                decisions = removal_steps.soft_taints(auto, view.inputs, decisions)
+                decisions = decision_steps.soft_taints(auto, view.inputs, decisions)
             decided += self._interrupted(context)
             decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, decisions)
-            decided += buffer_statuses.plans(state, context)
+            decided += open_plans.buffer_statuses(state, context)
         elif decisions.grow or decisions.scale_up.question or decisions.delete.empty or decisions.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
-        decided += halt_reports.reports(state, taken) if look else ()
+        decided += group_troubles.reports(state, taken) if look else ()
         refusals += scaling_refusals.all_of(state, taken, decisions, look_at_nodes=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
-        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+        state.memory.upsert(cluster, node_autoscaler.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *scaling_refusals.news(state, context, refusals, look_at_nodes=look, places=places)]
 
@@ -221,7 +218,7 @@ class Scaler(PartedState):
         by_place = dict(zip(left, decisions.triggered, strict=True))
         for increase in decisions.grow:
             key = f"{cluster}/group/{increase.group}"
-            waits = size_corrections.open_for(state, cluster, increase.group)
+            waits = open_plans.size_open(state, cluster, increase.group)
             if waits or not open_plans.is_new(state, cluster, key, SaidLast("grow", f"{increase.before} to {increase.after}")):
                 continue
             pods = [by_place[place] for place in increase.pods]

@@ -12,14 +12,7 @@ from agents.logic.nodes.cluster.scaler_table_values import OpenNodePlan
 from agents.logic.nodes.growth import pending_pods
 from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
-from agents.logic.nodes.scaler import (
-    decision_round,
-    group_troubles,
-    misread_pods,
-    scaling_plans,
-    scaling_refusals,
-    started_replacements,
-)
+from agents.logic.nodes.scaler import decision_round, group_troubles, scaling_plans, scaling_refusals, started_replacements
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
@@ -262,7 +255,7 @@ def _not_looked_at(state: ScalerState, cluster: str, asked: str, now: float) -> 
             reason = f"the scheduler displaces other pods for it on node '{pod.node}', so no node is made for it"
             return named, [ScalingObstacle("Nominated", reason, {})]
         if key in silent:
-            reason = misread_pods.silence(state, key, silent[key], now)
+            reason = scaling_refusals.silence(state, key, silent[key], now)
             young = "its scheduler has said nothing about it yet; nodes are made for pods that it refuses"
             return named, [
                 ScalingObstacle(RefusalCode.NOT_UNDERSTOOD, reason, {}) if reason else ScalingObstacle("Young", young, {})
@@ -310,7 +303,7 @@ def _of_placement(state: ScalerState, look: DecisionRound, pod: SchedulablePod) 
     elif decisions.halted:
         # Nobody looked whether a node has room for it.
         return
-    elif misread := misread_pods.reason_of(state, look.context.cluster, look.auto, pod, look.now):
+    elif misread := scaling_refusals.reason_of(state, look.context.cluster, look.auto, pod, look.now):
         yield ScalingObstacle(RefusalCode.NOT_UNDERSTOOD, misread, {})
     elif pod not in decisions.not_triggered and not decisions.postponed:
         yield ScalingObstacle("HasRoom", "a node has room for it, or one that is coming will: the scheduler places it", {})

@@ -1,22 +1,25 @@
 """What a decision leaves as it is, and why: waiting pods, groups and nodes. A refusal is said once, and again when it changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
-from agents.logic.nodes.cluster import cluster_view
+from agents.logic.nodes.cluster import cluster_view, fact_conversion
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, SOFT, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import SaidLast
 from agents.logic.nodes.growth import expanders, scale_up
 from agents.logic.nodes.growth.expanders import Expander, ExpanderChoice
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
-from agents.logic.nodes.scaler import group_troubles, halt_reports, misread_pods, scaling_plans
+from agents.logic.nodes.scaler import group_troubles, scaling_plans
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.decisions.scale_refusal_codes import SAID_AGAIN, RefusalCode
@@ -63,7 +66,7 @@ def all_of(state: ScalerState, look: DecisionRound, decisions: NodeDecisions, *,
         what = (owner.kind, owner.name) if owner is not None else ("Pod", pods.pod.name)
         subject = Subject.of_object(context.cluster, what[0], pods.pod.namespace, what[1], name)
         refusals.append(scaling_plans.helpless(context, pods, name, subject))
-    refusals += misread_pods.refusals(state, look)
+    refusals += misread(state, look)
     if look_at_nodes:
         refusals += _staying(state, look, decisions)
     return refusals
@@ -167,7 +170,7 @@ def _changing(event: ScaleRefused, now: float) -> str:
     """What of a refusal is news when it changes; what keeps pods waiting is said again for as long as it does."""
     # The scheduler's words about a pod change at any time, and the sentence about a budget counts nodes, so they are no news.
     sentence = "" if event.code in (RefusalCode.NOT_UNDERSTOOD, RefusalCode.BUDGET) else event.reason
-    return f"{sentence} {now // halt_reports.AGAIN:.0f}" if event.code in SAID_AGAIN else sentence
+    return f"{sentence} {now // group_troubles.AGAIN:.0f}" if event.code in SAID_AGAIN else sentence
 
 
 def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
@@ -208,3 +211,73 @@ def _is_pause(said: SaidLast | None) -> bool:
 
 def _name(subject: Subject) -> str:
     return subject.name if subject.kind in (SubjectKind.NODE, SubjectKind.NODE_GROUP) else subject.id
+
+
+PATIENCE = 60.0
+"""Seconds that the scheduler has to place a pod for which a node has room."""
+MOST_MISREAD = 20
+"""Natures of pods that one decision names."""
+NOT_THERE = "as it does where it does not run, or where something that a pod names is not there"
+
+
+def reason_of(state: ScalerState, cluster: str, auto: NodeAutoscaler, pod: SchedulablePod, now: float) -> str:
+    """What is known of a pod that the scheduler has not placed in time; empty for any other."""
+    node, since = auto.roomy.get(pod.key, ("", now))
+    if since + PATIENCE > now:
+        return ""
+    placed = state.pods.get(state.ready_index().waiting_keys(cluster).get(pod.key, ""))
+    said = f": '{placed.message}'" if placed is not None and placed.message else ""
+    room = f"node '{node}' has room for it by all rules that are known here"
+    return f"{fact_conversion.NOT_UNDERSTOOD}: for {now - since:.0f} s {room}, and the scheduler refuses it{said}"
+
+
+def silence(state: ScalerState, key: str, pod: SchedulablePod, now: float) -> str:
+    """What is known of a pod, by its key, of which the scheduler has said nothing in time; empty if it still has time."""
+    since = now - pod.created
+    if since < PATIENCE:
+        return ""
+    placed = state.pods.get(key)
+    failed = f"its scheduler fails over it: '{placed.message}'" if placed is not None and placed.message else ""
+    said = failed or f"its scheduler has said nothing about it in {since:.0f} s, {NOT_THERE}"
+    unread = state.ready_index().shape(state.ready_index().shape_of(pod)).unread
+    return f"{fact_conversion.NOT_UNDERSTOOD}: {'; '.join((*unread, said))}"
+
+
+def misread(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
+    """A refusal for the pods of each nature that the scheduler does not place although a node has room, or says nothing of.
+
+    The scheduler knows more than anybody can repeat: its own configuration, storage that is left in a zone, gangs, devices. Such
+    a pod needs no further node by what is known, so none is made for it; after a minute it is named, with the scheduler's own
+    sentence. It says nothing at all of a pod that it does not look at, as where a claim that the pod names is not there.
+    """
+    context, index = look.context, state.ready_index()
+    alike: dict[PodNature, list[SchedulablePod]] = {}
+    for pod in context.view.inputs.waiting if look.auto.roomy else ():
+        if pod.key in look.auto.roomy:
+            alike.setdefault(pod.nature, []).append(pod)
+    # Those that no group helps are named as such.
+    for helpless in look.decisions.helpless:
+        alike.pop(helpless.pod.nature, None)
+    for pods in list(alike.values())[:MOST_MISREAD]:
+        why = reason_of(state, context.cluster, look.auto, pods[0], look.now)
+        if why:
+            yield _misread_pods(state, context, pods, why)
+    silent: dict[PodNature, list[tuple[str, SchedulablePod]]] = {}
+    for key, pod in index.silent(context.cluster).items():
+        if pod.created + PATIENCE <= look.now:
+            silent.setdefault(pod.nature, []).append((key, pod))
+    for keyed in list(silent.values())[:MOST_MISREAD]:
+        key, oldest = min(keyed, key=lambda pair: (pair[1].created, pair[0]))
+        pods = [oldest, *(pod for other, pod in keyed if other != key)]
+        yield _misread_pods(state, context, pods, silence(state, key, oldest, look.now))
+
+
+def _misread_pods(state: ScalerState, context: PlanContext, pods: Sequence[SchedulablePod], why: str) -> ScaleRefused:
+    """The refusal about pods of one nature."""
+    index, first = state.ready_index(), pods[0]
+    shape = index.shape_of(first)
+    owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
+    kind, named = ("Pod", first.name) if owner is None else (owner.kind, owner.name)
+    subject = Subject.of_object(context.cluster, kind, first.namespace, named, name)
+    refused = scaling_plans.refusal(context, subject, Objection(RefusalCode.NOT_UNDERSTOOD, why), {}, len(pods))
+    return replace(refused, example=first.key)

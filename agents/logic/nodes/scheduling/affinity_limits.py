@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
-from agents.logic.nodes.scheduling.selector_index import MOST_KEYS
+from agents.logic.nodes.scheduling.topology_counts import MOST_KEYS
 from schemas.facts.scheduled_pods import LabelQuery, PodShapeSeen
 
 MOST_RULES = 5_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling import selector_index
+from agents.logic.nodes.scheduling import topology_counts
 from agents.logic.nodes.scheduling.label_columns import Counts, Mask, grown
 from agents.logic.nodes.scheduling.node_columns import DemandId, NodeColumns, Row, ShapeId, tolerates
 from agents.logic.nodes.scheduling.pod_shapes import (
@@ -19,13 +19,14 @@ from agents.logic.nodes.scheduling.pod_shapes import (
     SchedulingNode,
     Taint,
 )
-from agents.logic.nodes.scheduling.selector_index import RulesByAudience, ShapesByLabel
 from agents.logic.nodes.scheduling.topology_counts import (
     AllOf,
     AntiAffinityHolders,
     Counting,
     DomainCounts,
     Namespaces,
+    RulesByAudience,
+    ShapesByLabel,
     SpreadCounts,
     hears,
 )
@@ -342,7 +343,7 @@ class ScheduledCluster:
             tallies += [
                 tally
                 for tally in self._held.meant(body, seen)
-                if all(hears(audience, body, self.namespaces) for audience in selector_index.audiences(tally.rule))
+                if all(hears(audience, body, self.namespaces) for audience in topology_counts.audiences(tally.rule))
             ]
             self._feared[shape] = (self._held.size, tallies)
         return tallies

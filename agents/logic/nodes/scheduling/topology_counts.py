@@ -1,18 +1,21 @@
 """Counts that rules between pods rest on: how many pods of an audience are in each topology domain, updated pod by pod.
 
 A rule between pods concerns every pod of the cluster. Upstream counts them again for each query, which makes it slow with
-affinity; here a count is built once, at the first pod with the rule, and updated by each placement.
+affinity; here a count is built once, at the first pod with the rule, and updated by each placement. Indexes by label find which
+rules concern which shapes; they return a superset, and the rule itself decides.
 """
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Self
 
 import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Column, Counts, Mask, grown
 from agents.logic.nodes.scheduling.pod_shapes import AffinityTerm, Audience, NodeTerm, Pairs, PodShape, Toleration
-from agents.logic.nodes.scheduling.scheduling_selectors import SchedulingSelector
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, SchedulingSelector
 
 Namespaces = Mapping[str, Mapping[str, str]]
 """The labels of every namespace; one that is missing has none."""
@@ -139,3 +142,91 @@ class DomainCounts:
         if number < min_domains:
             return 0
         return int(self.counts[domains].min()) if number else 2**31 - 1
+
+
+MOST_KEYS = 16
+"""An audience of more namespaces and values than this counts as one that may mean anybody."""
+NamespacedLabel = tuple[str, str, str]
+"""Namespace, key and value."""
+
+
+class RulesByAudience:
+    """Counts in the order in which they came, found by a shape's labels."""
+
+    # Without it every rule would be compared with every shape, of both of which a cluster may have thousands.
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._narrow: dict[NamespacedLabel, list[tuple[int, DomainCounts]]] = {}
+        self._broad: list[tuple[int, DomainCounts]] = []
+
+    def add(self, tally: DomainCounts) -> None:
+        """One more count."""
+        choices = [labels for audience in audiences(tally.rule) for labels in keys(audience)]
+        entry = (self.size, tally)
+        self.size += 1
+        if not choices:
+            self._broad.append(entry)
+            return
+        # Under the demand that fewest others are found by: a shape that has none of its labels cannot be meant.
+        for label in min(choices, key=lambda labels: sum(len(self._narrow.get(label, ())) for label in labels)):
+            self._narrow.setdefault(label, []).append(entry)
+
+    def meant(self, shape: PodShape, since: int) -> Iterator[DomainCounts]:
+        """The counts that may mean a shape, from the number `since` on."""
+        lists: list[list[tuple[int, DomainCounts]]] = [self._broad]
+        lists += [self._narrow[label] for label in _labels(shape) if label in self._narrow]
+        for entries in lists:
+            for _number, tally in entries[bisect_left(entries, since, key=itemgetter(0)) :]:
+                yield tally
+
+
+class ShapesByLabel:
+    """The numbers of shapes, found by what a rule wants of them."""
+
+    def __init__(self) -> None:
+        self._all: list[int] = []
+        self._by_label: dict[NamespacedLabel, list[int]] = {}
+
+    def add(self, number: int, shape: PodShape) -> None:
+        """One more shape."""
+        self._all.append(number)
+        for label in _labels(shape):
+            self._by_label.setdefault(label, []).append(number)
+
+    def meant(self, rule: Counting) -> Iterable[int]:
+        """The shapes that a rule may mean, in their order."""
+        choices = [
+            [self._by_label.get(label, []) for label in labels] for audience in audiences(rule) for labels in keys(audience)
+        ]
+        if not choices:
+            return self._all
+        best = min(choices, key=lambda lists: sum(map(len, lists)))
+        return sorted({number for shapes in best for number in shapes})
+
+
+def audiences(rule: Counting) -> tuple[Audience, ...]:
+    """All of these must mean a pod that is counted."""
+    if isinstance(rule, AllOf):
+        return rule.audiences
+    if isinstance(rule, AntiAffinityHolders):
+        return (rule.term.audience,)
+    return (Audience(rule.selector, frozenset((rule.namespace,))),)
+
+
+def keys(audience: Audience) -> Iterator[list[NamespacedLabel]]:
+    """For each demand that names values the labels of which a pod must have one; nothing for an audience that may be anybody."""
+    if not audience.namespace_labels.nothing:
+        return
+    for requirement in audience.selector.requirements:
+        if requirement.operator is LabelOperator.IN and len(requirement.values) * len(audience.namespaces) <= MOST_KEYS:
+            yield [
+                (namespace, requirement.key, value)
+                for namespace in sorted(audience.namespaces)
+                for value in sorted(requirement.values)
+            ]
+
+
+def _labels(shape: PodShape) -> Iterator[NamespacedLabel]:
+    for key, value in shape.labels:
+        yield shape.namespace, key, value

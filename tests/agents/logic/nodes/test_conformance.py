@@ -6,8 +6,7 @@ import pytest
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth import expanders, node_estimator, pending_pods, scale_up, similar_node_groups
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption, Prices
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUp, ScaleUpSettings
 from agents.logic.nodes.removal import deletion_budgets

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
-from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen

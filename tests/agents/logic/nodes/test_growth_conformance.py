@@ -5,8 +5,7 @@ import yaml
 
 from agents.logic.nodes.growth import expanders, node_estimator, priority_config, similar_node_groups
 from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption
-from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.priority_config import PrioritiesError
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, TemplateUsage
 from agents.logic.nodes.scheduling import placement_rules
