@@ -243,7 +243,8 @@ def _entry(algorithm: Mapping[str, object], metric: HpaMetric, text: str) -> Obj
 
 
 def _refuse(window: int, identifiers: Sequence[str]) -> None:
-    """Refuse now what upstream's admission would refuse later."""
+    """Refuse a forecast that cannot be made."""
+    # Now, because upstream's admission would refuse it later.
     if window < SHORTEST_WINDOW:
         raise CannotGenerate(f"the window is {window} s, less than {SHORTEST_WINDOW}")
     if not identifiers:

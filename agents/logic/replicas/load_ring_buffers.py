@@ -80,9 +80,10 @@ class LoadRings:
         self._dirty.update(self._numbers(row // GROUP, block) for block in range(self._blocks))
 
     def put(self, key: str, at: float, value: float) -> None:
-        """Set the value of a series at a time (seconds since the epoch). Values older than the ring are ignored."""
+        """Set the value of a series at a time (seconds since the epoch)."""
         row = self._row_of[key]
         place, last, ring = int(at // self.step), self._last[row], self._rings[row]
+        # A value that is older than the ring would overwrite a newer one, which lies in the same place.
         if ring is None or (last != _NONE and place <= last - self.steps):
             return
         if place > last:

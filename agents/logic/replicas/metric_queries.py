@@ -29,6 +29,7 @@ def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Seq
     if as_upstream and metric.kind == "ContainerResource":
         # Crane v0.11.0 does not forecast the metric of one container.
         return None
+    # What somebody wrote for this metric wins over every guess.
     return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, more, as_upstream=as_upstream)
 
 

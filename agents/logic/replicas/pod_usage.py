@@ -126,7 +126,8 @@ class ScaledPodUsage:
         return self.pods, self.usage
 
     def wanted_changed(self) -> None:
-        """Drop looked-up rows, because the set of wanted workloads has changed."""
+        """The set of wanted workloads has changed."""
+        # Rows were looked up for the wanted workloads alone.
         self._rows.clear()
 
     def rewire(self, is_wanted: Callable[[str], bool]) -> None:

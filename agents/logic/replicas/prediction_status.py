@@ -73,7 +73,8 @@ def condition(message: str, *, ready: bool) -> Object:
 
 
 def _entry(metric: PredictedMetric, first: float, last: float, *, ready: bool) -> Object:
-    """The entry of a metric: one series without labels, with five decimals as upstream writes them."""
+    """The entry of a metric: one series without labels."""
+    # With five decimals, as upstream writes them.
     times = range(metric.first, metric.first + len(metric.values) * metric.step, metric.step)
     samples = [
         {"timestamp": at, "value": f"{value:.5f}"} for at, value in zip(times, metric.values, strict=True) if first <= at <= last

@@ -157,7 +157,8 @@ def _milli(value: float) -> int:
 
 
 def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> list[_Asked]:
-    """A metric for each existing forecast, as in upstream's HPA: with the same target for each replica as the live metric."""
+    """A metric for each forecast that exists."""
+    # As in upstream's HPA: with the same target for each replica as the live metric.
     forecasts = []
     for metric in ehpa.metrics:
         ahead = situation.forecasts.get(metric.identifier)

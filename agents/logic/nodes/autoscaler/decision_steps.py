@@ -67,10 +67,7 @@ def timeouts(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
 
 
 def repairs(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> NodeDecisions:
-    """Instances that never became nodes are removed, and targets that never came true are set right.
-
-    Where too many nodes are not ready, nothing else is decided: about their groups, or about the whole cluster.
-    """
+    """Instances that never became nodes are removed, and targets that never came true are set right."""
     by_group, remove = auto.settings.state.by_group, list(before.remove)
     for group in picture.world.groups:
         late = auto.state.groups[group.name].long_unregistered if group.name in auto.state.groups else []
@@ -79,6 +76,8 @@ def repairs(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecision
         if late and spare and not group.kept:
             remove.append((group.name, tuple(sorted(late)[:spare])))
     if not auto.state.healthy():
+        # Where too many nodes are not ready, the facts cannot be believed: nothing else is decided about their groups or, where
+        # too many are left without these, about the whole cluster.
         auto.out = auto.state.unhealthy_groups() if by_group else frozenset()
         if not auto.state.healthy(auto.out):
             auto.scale_down.forget()

@@ -20,7 +20,8 @@ NOT_OFFERED = frozenset(("Unsupported",))
 
 
 def of_group(fact: NodeGroupSeen) -> tuple[str, ...]:
-    """The pools that a group takes instances from. One that starts some of them as spot instances needs those."""
+    """The pools that a group takes instances from."""
+    # One that starts some of its instances as spot instances needs those.
     market = SPOT if fact.spot else ON_DEMAND
     return tuple(key(kind, zone, market) for kind in fact.instance_types for zone in fact.zones)
 

@@ -46,10 +46,11 @@ def duration(text: str) -> float | None:
 
 
 def number(text: str) -> float | None:
-    """A finite number as Go reads it, hexadecimal too, or None. Infinity and NaN, which upstream takes, are refused."""
+    """A finite number as Go reads it, hexadecimal too, or None."""
     if len(text) > _MOST_CHARACTERS:
         return None
     value = float.fromhex(text) if _HEX.fullmatch(text) else float(text) if _FLOAT.fullmatch(text) else math.nan
+    # Upstream takes infinity and NaN, with which no node would ever be unneeded, or every one.
     return value if math.isfinite(value) else None
 
 
@@ -78,13 +79,14 @@ def unread(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_group(tags: Mapping[str, str], defaults: GroupOptions) -> GroupOptions:
-    """The options of a group. A value that cannot be read leaves the default. Source: GetAutoscalingOptions in aws_manager.go."""
+    """The options of a group. Source: GetAutoscalingOptions in aws_manager.go."""
     options: dict[str, float | bool] = {}
     for tag, text in tags.items():
         name = tag.removeprefix(OPTION_TAG)
         if tag.startswith(OPTION_TAG) and name in _READERS:
             option, read = _READERS[name]
             value = read(text)
+            # A value that cannot be read leaves the default, and `unread` names it.
             if value is not None:
                 options[option] = value
     return replace(defaults, **options)  # type: ignore[arg-type]  # the readers above give each option its type

@@ -166,8 +166,9 @@ def node(group: TemplateSource, types: Mapping[str, InstanceType], name: str) ->
 
 
 def check_policy(launch: LaunchSource) -> None:
-    """Raise TemplateError if a mixed policy rests on a launch template that is gone: upstream then refuses to start."""
+    """Raise TemplateError if a mixed policy rests on a launch template that is gone."""
     policy = launch.mixed
+    # Upstream then refuses to start.
     if policy is not None and policy.template is None and not policy.types and policy.requirements is None:
         gone = f"unable to find template versions for launch template {policy.template_name}"
         raise TemplateError(f"unable to retrieve instance requirements from mixed instance policy, err: {gone}")

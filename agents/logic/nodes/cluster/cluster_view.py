@@ -131,7 +131,8 @@ def _instances(
 
 
 def _counted(groups: Mapping[str, KnownGroup], instances: list[NodeInstanceSeen]) -> list[NodeGroupSeen]:
-    """The groups. One whose sizes are no numbers of nodes has, as far as anybody knows, just the nodes that it has."""
+    """The facts about the groups."""
+    # A group whose sizes are no numbers of nodes has, as far as anybody knows, just the nodes that it has.
     counts = Counter(instance.group for instance in instances)
     facts = [groups[name].fact for name in sorted(groups)]
     return [

@@ -173,10 +173,11 @@ class GroupPatterns:
         return GroupTemplate(node, (*self._running(node), *self._everywhere))
 
     def _next(self, fact: NodeGroupSeen, known: LearnedPattern) -> SchedulingNode:
-        """Like the newest node. If that was started from another version than the next one, the cloud is believed once more."""
+        """A new node, like the newest one."""
         node = fact_conversion.like(known.node, self._passing)
         if not known.drifted or fact.template is None:
             return node
+        # The newest node was started from another version than the next one will be, so that the cloud is believed once more.
         new = self._sized(fact_conversion.template(fact.group, fact.template, self._passing), fact)
         labels = {**dict(node.labels), **{key: value for key, value in new.labels if key != HOSTNAME}}
         merged = replace(node, labels=pairs(labels))

@@ -226,7 +226,7 @@ class ScalerState:
         return replace(event, at=known.at, desired=size) != known
 
     def _not_coming(self, cluster: str, group: str, why: str) -> None:
-        """The growth failed, so no node comes for the nodes that it was for, unless one came already."""
+        """Give up the replacements that a failed growth was for, unless their node came already."""
         for key, started in list(self.replacements.items()):
             if key.startswith(f"{cluster}/") and started.group == group and not started.node:
                 self.replacements.upsert(key, replace(started, failed=why))

@@ -238,10 +238,11 @@ def _first(options: list[ExpanderOption], priorities: Priorities | None, events:
 
 
 def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[ExpanderOption]:
-    """Source: priceBased.BestOptions in expander/price. A group without a price is no option."""
+    """The options with the lowest price score. Source: priceBased.BestOptions in expander/price."""
     prices = around.prices
     if prices is None:
         return options
+    # A group without a price is no option, as upstream has it.
     priced = [option for option in options if option.group in prices.nodes]
     return _lowest(priced, [price_score(option, prices, around.cluster_nodes) for option in priced])
 

@@ -44,7 +44,8 @@ def expendable(nature: PodNature, settings: PendingSettings) -> bool:
 
 
 def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
-    """Seconds for which a pod waits before it counts: its own delay, if it is no shorter than everybody's."""
+    """Seconds for which a pod waits before it counts."""
+    # Its own delay, if it is no shorter than everybody's: a tenant may ask for more patience, and not for less.
     own = duration(annotations.get(DELAY, ""))
     return settings.delay if own is None or own < settings.delay else own
 

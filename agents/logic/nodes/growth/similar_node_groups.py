@@ -67,6 +67,7 @@ Template = GroupTemplate | None
 
 def distinguishing_labels(cluster: ScheduledCluster, shapes: Iterable[ShapeId], templates: Iterable[Template]) -> Collection[str]:
     """The keys of labels by which these pods can tell new nodes apart: their own, and those of counts that there are."""
+    # Groups that differ only in labels that nobody asks for are of one kind, and one simulation speaks for all of them.
     own = {key for shape in shapes for key in _keys(cluster.shapes[shape])}
     pods = {id(pod): pod for template in templates if template is not None for pod in template.pods}
     return own | {rule.key for rule in cluster.tallies} | {key for pod in pods.values() for key in _keys(pod)}

@@ -225,6 +225,7 @@ def of_pod(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
 
 def _usual(nature: PodNature, phases: set[str], deleted: set[float | None]) -> bool:
     """Whether the rules treat all such pods alike: they run, they stay, and their age does not matter."""
+    # Of these the age or the phase matters, so that pods of one nature may differ.
     return deleted == {None} and phases.isdisjoint(FINISHED) and nature.shape.namespace != SYSTEM
 
 

@@ -130,7 +130,8 @@ class ScaleDown:
         self.successors: Mapping[PodNature, PodNature] = {}
 
     def forget(self) -> None:
-        """Restart all timers, because earlier observations can no longer be trusted."""
+        """Restart all timers."""
+        # What was observed while too many nodes were not ready cannot be trusted.
         self.unneeded.clear()
 
     def keep(self, rows: Collection[Row], nodes: Iterable[NodeRow]) -> None:

@@ -73,8 +73,9 @@ class DrainLimits:
         return None if held is None else Objection(RefusalCode.BUDGET, held)
 
     def take(self, group: str, *, ready: bool) -> None:
-        """One more drain begins. A node that is not ready is away already."""
+        """Count one more drain."""
         self.drains += 1
+        # A node that is not ready is away already.
         if ready:
             self.headcount.acts(group)
 

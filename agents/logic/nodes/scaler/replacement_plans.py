@@ -63,7 +63,7 @@ class ReplacementPlanner:
             yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.look.now))
 
     def _cheaper(self, room: DrainLimits) -> Iterator[Decided]:
-        """Growth for nodes that a cheaper one has been able to replace for long enough: one at a time in a cluster."""
+        """Growth for nodes that a cheaper one has been able to replace for long enough."""
         cluster, look = self.context.cluster, self.look
         for option in look.decisions.cheaper.options:
             if self.nothing_cheaper(room, option):

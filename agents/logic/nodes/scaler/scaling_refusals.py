@@ -152,7 +152,7 @@ def _staying(state: ScalerState, look: DecisionRound, decisions: NodeDecisions) 
 def news(
     state: ScalerState, context: PlanContext, refusals: Sequence[ScaleRefused], *, look_at_nodes: bool, places: tuple[Place, ...]
 ) -> Iterator[Decided]:
-    """New refusals. Refusals that no longer hold are forgotten once in each look at the nodes."""
+    """The refusals that are new."""
     said, held, now = state.said, set[str](), context.turn.number / 1000
     for event in refusals:
         kind = FAULTS if event.code == RefusalCode.GROUP_MISCONFIGURED else event.subject.kind.value

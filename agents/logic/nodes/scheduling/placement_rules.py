@@ -218,12 +218,13 @@ def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
 
 
 def amounts(values: Iterable[tuple[str, object]], most: int) -> tuple[tuple[str, int], ...]:
-    """Requests or capacities as sorted pairs without zeros. A negative amount is refused; one above `most` is cut to it."""
+    """Requests or capacities as sorted pairs without zeros. A negative amount is refused."""
     kept: dict[str, int] = {}
     for name, value in values:
         number = whole(value, f"the amount of '{name[:80]}'", 0)
         if number < 0:
             raise Unreadable(f"the amount of '{name[:80]}' is {number}, which is negative")
         if number:
+            # Cut, so that sums over thousands of pods fit into 64 bits.
             kept[name] = min(number, most)
     return tuple(sorted(kept.items()))

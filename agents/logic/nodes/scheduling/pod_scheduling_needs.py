@@ -100,11 +100,9 @@ def is_daemon(nature: PodNature) -> bool:
 
 
 def evicts_daemon(nature: PodNature, *, by_default: bool) -> bool:
-    """Whether a DaemonSet's pod is evicted from a node that goes. Its annotation counts, if it has one.
-
-    Source: PodsToEvict in utils/daemonset/daemonset.go.
-    """
+    """Whether a DaemonSet's pod is evicted from a node that goes. Source: PodsToEvict in utils/daemonset/daemonset.go."""
     annotated = nature.annotations.get(DAEMON_EVICTION)
+    # Any other value of the annotation forbids it.
     return by_default if annotated is None else annotated == "true"
 
 

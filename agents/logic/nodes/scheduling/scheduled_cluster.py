@@ -170,7 +170,8 @@ class ScheduledCluster:
         return not self._bound[shape] and not self._ruled
 
     def place(self, shape: ShapeId, row: Row, pods: int = 1) -> None:
-        """Put pods of a shape on a node, or take them off (negative). Nothing is checked, because running pods run."""
+        """Put pods of a shape on a node, or take them off (negative)."""
+        # Nothing is checked, because running pods run.
         self._moves.append((shape, row, pods))
         self._apply_one(shape, row, pods)
 

@@ -30,7 +30,7 @@ class FilterFailure:
 
 
 def passes(cluster: ScheduledCluster, shape: ShapeId, rows: slice | None = None) -> Mask:
-    """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it; a search skips it itself."""
+    """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates the cordon."""
     within = cluster.columns.all if rows is None else rows
     result = by_node(cluster, shape, within)
     for rule in between_pods(cluster, shape):
