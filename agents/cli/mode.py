@@ -32,6 +32,10 @@ def mode(  # noqa: PLR0913  # one for each flag
     unless_an_object_says: Annotated[
         bool, Parameter(negative="", help="Do nothing, and do not fail, where a ClusterControl object says it.")
     ] = False,
+    as_object: Annotated[
+        bool,
+        Parameter(negative="", help="Print the ClusterControl object that says so, for `kubectl apply -f -`; change nothing."),
+    ] = False,
     common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
@@ -45,4 +49,5 @@ def mode(  # noqa: PLR0913  # one for each flag
         schedules=schedule,
         on_an_open_log=on_an_open_log,
         unless_an_object_says=unless_an_object_says,
+        as_object=as_object,
     )

@@ -53,14 +53,21 @@ def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
 
 
 @app.command(name="list")
-def list_policies(*, output: OutputOption = "yaml", common: CommonOptions | None = None) -> None:
+def list_policies(
+    *,
+    output: OutputOption = "yaml",
+    as_objects: Annotated[
+        bool, Parameter(negative="", help="As VerticalPolicy objects of the cluster instead, for `kubectl apply -f -`.")
+    ] = False,
+    common: CommonOptions | None = None,
+) -> None:
     """Print the policies in force, as the YAML that `apply` takes.
 
     A VPA object is a policy for its workload, too, and comes before a pattern; those are listed by `kubectl get vpa -A`.
     """
     from agents.commands.change import policy
 
-    policy.show_in_force(given(common).settings(), output)
+    policy.show_in_force(given(common).settings(), output, as_objects=as_objects)
 
 
 Code = Annotated[str, Parameter(help="A policy as code: a .py file, or the name of an installed entry point.")]

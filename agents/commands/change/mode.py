@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from agents.commands.change import command_objects
 from agents.commands.change.operator_session import operator_session
 from agents.settings import log_factory, setting_texts
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note, sentence
+from schemas import times
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refusals
 from schemas.units import Fraction
 from streams.errors import BadInput
@@ -25,12 +27,17 @@ def run(  # noqa: PLR0913  # one for each flag
     schedules: Sequence[str] = (),
     on_an_open_log: bool = False,
     unless_an_object_says: bool = False,
+    as_object: bool = False,
 ) -> None:
     """Set the mode, the schedules, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
 
-    Raises BadInput, also for mode apply on a log that anybody may write, unless that is wanted. With `unless_an_object_says`,
-    nothing is done where an object of the cluster commands.
+    With `as_object`, the ClusterControl that says so is printed, and nothing is changed. With `unless_an_object_says`, nothing is
+    done where an object of the cluster commands. Raises BadInput, also for mode apply on a log that anybody may write, unless it
+    is wanted so.
     """
+    if as_object:
+        _print_object(settings, mode, budget, reason, tuple(map(read_schedule, schedules)), on_an_open_log=on_an_open_log)
+        return
     if unless_an_object_says:
         with operator_session(settings) as (operator, _):
             last = operator.control(settings.cluster.name)
@@ -41,6 +48,22 @@ def run(  # noqa: PLR0913  # one for each flag
     if Mode.APPLY in (mode, *(each.mode for each in said)) and not on_an_open_log and settings.log.kind == "kafka":
         _require_rights(settings)
     change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason, schedules=said)
+
+
+def _print_object(  # noqa: PLR0913  # one for each value of the object
+    settings: Settings,
+    mode: Mode,
+    budget: str | None,
+    reason: str,
+    schedules: tuple[ControlSchedule, ...],
+    *,
+    on_an_open_log: bool,
+) -> None:
+    said = ControlChanged(times.from_ms(0), settings.cluster.name, mode, reason=reason, schedules=schedules)
+    control = said if budget is None else replace(said, budget=Fraction(_share(budget)))
+    if (refusal := next(refusals(control), None)) is not None:
+        raise BadInput(refusal)
+    command_objects.print_control(control, on_an_open_log=on_an_open_log)
 
 
 def change_control(  # noqa: PLR0913  # one for each value of the record

@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from agents.commands.change import policy_file
+from agents.commands.change import command_objects, policy_file
 from agents.commands.change.operator_session import operator_session
 from agents.commands.change.policy_file import amounts, pairs
 from agents.settings import log_factory
@@ -136,11 +136,13 @@ def _overlaid(old: Amounts, new: Amounts) -> Amounts:
 # Runs `ullage policy list`: the vertical policies in force. As YAML and JSON they are what `ullage policy apply` takes.
 
 
-def show_in_force(settings: Settings, form: output_table.OutputForm) -> None:
-    """Print all policies in force."""
+def show_in_force(settings: Settings, form: output_table.OutputForm, *, as_objects: bool = False) -> None:
+    """Print all policies in force, as objects of the cluster if so wanted."""
     with log_factory.log_to_read(settings) as (log, fitted):
         in_force = list(OperatorLog(LogContext.of(log, log_factory.topics(fitted))).policies().values())
-    if form in {"yaml", "json"}:
+    if as_objects:
+        command_objects.print_policies(in_force, settings.cluster.name)
+    elif form in {"yaml", "json"}:
         output_table.print_rows(form, [policy_file.as_body(each) for each in in_force])
     else:
         rows = [{"target": each.target, "says": policy_file.describe(each), "by": _author(each)} for each in in_force]
