@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
-from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     ExpanderAsked,
@@ -24,10 +23,9 @@ from schemas.decisions.node_updates import (
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended, ShadowCompared, ShadowRecommended
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts import Fact, update_facts
-from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import (
     CapacityBufferGone,
     CapacityBufferSeen,
@@ -42,7 +40,7 @@ from schemas.facts.node_groups import (
 )
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import WebhookLeaseSeen

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, get_args, get_origin, get_type_hints
 
 from schemas import bounds
-from schemas.facts.load import LoadHistoryRead, LoadScraped
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped
 from schemas.facts.usage import MetricsScraped
 
 FieldFault = tuple[str, str]

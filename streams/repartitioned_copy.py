@@ -22,7 +22,7 @@ import orjson
 
 from schemas.catalogue import Event
 from schemas.decisions.plan_attestations import PlansAttested
-from schemas.facts.load import LoadScraped
+from schemas.facts.replica_scaling import LoadScraped
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import DecisionId, TaskSource
 from schemas.names import Place, cluster_of

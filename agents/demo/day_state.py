@@ -14,11 +14,10 @@ from agents.demo import event_narration
 from agents.demo.node_curve import NodeCurve
 from agents.demo.replica_curve import ReplicaCurve
 from agents.demo.usage_curve import UsageCurve, UsageTotals
-from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import DeliveredRisk, RequestsRecommended, delivered_risks
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.facts.node_groups import NodeInstanceGone, NodeInstanceSeen
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from agents.demo.usage_curve import SLICE_SECONDS
 from schemas import times
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 
 _CPU = "resource.cpu"
 

@@ -9,7 +9,7 @@ from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.prediction_status import PredictedMetric
 from schemas import exact_quantity
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.times import to_seconds
 from streams.consumers.replicas.desired_objects import Json, WantedObject
 

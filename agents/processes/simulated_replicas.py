@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from schemas import times
-from schemas.facts.load import LoadHistoryRead, series_id
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import LoadHistoryRead, ScaleSeen, series_id
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions

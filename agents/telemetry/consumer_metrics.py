@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from agents.telemetry.namespace_labels import NamespaceLabels
+from agents.telemetry.source_metrics import NamespaceLabels
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from streams.codec import dead_letters

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from agents.telemetry.namespace_labels import Namespace, NamespaceLabels
 from agents.telemetry.readiness import StagePartition
+from agents.telemetry.source_metrics import Namespace, NamespaceLabels
 from schemas.decisions.recommendations import delivered_risks
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Amounts

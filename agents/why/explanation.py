@@ -18,11 +18,10 @@ from agents.why import admitted_pods, event_descriptions, node_decisions, undeci
 from agents.why.explanation_lines import ExplainedRecord, Explanation
 from agents.why.undecided_subjects import names_of
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled

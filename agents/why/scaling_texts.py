@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     ExpanderAsked,
@@ -14,8 +13,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.decisions.replica_plans import MetricProposal, ReplicasPlanned, ReplicasRefused
-from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, MetricProposal, ReplicasPlanned, ReplicasRefused
 from schemas.facts.node_groups import (
     CapacityBufferGone,
     CapacityBufferSeen,
@@ -29,7 +27,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
-from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.update_facts import (
     ObjectMetadataChanged,

@@ -3,7 +3,6 @@
 `because` holds all that a person needs to redo the sum: inputs, settings, policy version and every limit that changed it.
 """
 
-from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     ExpanderAsked,
@@ -17,7 +16,7 @@ from schemas.decisions.node_updates import (
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended, ShadowCompared, ShadowRecommended
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused

@@ -14,7 +14,7 @@ from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
-from schemas.facts.load import LoadScraped
+from schemas.facts.replica_scaling import LoadScraped
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.times import from_ms, to_ms

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import CATALOGUE
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from streams.codec.dead_letters import FORGED

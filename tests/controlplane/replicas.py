@@ -20,8 +20,7 @@ from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from agents.settings.all_settings import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, ReplicasPlanned, ReplicasRefused
 from schemas.names import Workload
 from schemas.outcomes import ActionFinished, ObjectWritten
 from schemas.policies.control import ControlChanged, Mode

@@ -18,7 +18,7 @@ from agents.run import pipeline
 from agents.run.stage_runner import Runner
 from agents.settings.all_settings import ClockSettings, Settings, TopicSettings
 from schemas import times
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions
 from schemas.policies.vpa import TargetRef

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from schemas import bounds, event_bounds
 from schemas.decisions.pod_updates import ResizePlanned
-from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.pods import PodChanged
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped
 from schemas.facts.usage import CheckpointSeen, MetricsScraped
 from schemas.names import Amounts
 from schemas.policies.vpa import VpaChanged

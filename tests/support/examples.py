@@ -6,7 +6,6 @@ import numpy as np
 
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
@@ -24,6 +23,8 @@ from schemas.decisions.recommendations import (
 )
 from schemas.decisions.replica_plans import (
     HpaConditions,
+    LoadForecast,
+    MetricForecast,
     MetricProposal,
     ProposalOrigin,
     ReplicasPlanned,
@@ -38,7 +39,6 @@ from schemas.decisions.vpa_conditions import (
     MemoryLimitFound,
     VpaConditionsDecided,
 )
-from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import (
     AdmissionNote,
@@ -50,7 +50,16 @@ from schemas.facts.pods import (
     PodDeleted,
     PodPhase,
 )
-from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import (
+    HpaCondition,
+    HpaGone,
+    HpaSeen,
+    LoadHistoryRead,
+    LoadQueryFailed,
+    LoadScraped,
+    ScaleSeen,
+    series_id,
+)
 from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import (
     HpaTargetChanged,

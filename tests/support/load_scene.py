@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from agents.logic.replicas.metric_series import WantedLoads
 from agents.processes.source_load import LoadWishesOfObjects
 from schemas.catalogue import Event
-from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import MetricSpec, MetricTarget

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from agents.logic.replicas.served_metrics import ServedMetrics
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.names import Workload
 from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, ehpa_key
 from schemas.policies.scaling import CronTrigger, PredictionOptions

@@ -9,11 +9,9 @@ from agents.engine.turn import Decided, Recorded, Turn
 from agents.logic.replicas.forecaster import Forecaster
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
-from schemas.facts.load import LoadHistoryRead, series_id
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import LoadHistoryRead, ScaleSeen, series_id
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.ehpa import EhpaChanged

@@ -23,8 +23,7 @@ from agents.logic.replicas.served_metrics import ServedMetrics
 from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas import times
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.kube.api import Api

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, ReplicasPlanned, ScalingMode
 from schemas.outcomes import ActionFinished, ObjectChange, ObjectWritten, OutcomeDetail, Result
 from tests.support.scaled_world import Written
 from tests.torture.replica_api import ScaleSet

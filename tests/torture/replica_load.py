@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from schemas.catalogue import Event
-from schemas.facts.load import LoadHistoryRead, LoadScraped, series_id
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped, ScaleSeen, series_id
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies.ehpa import EhpaChanged

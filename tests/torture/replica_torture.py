@@ -18,8 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, ActionFinished, ObjectWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, ReplicasPlanned, ScalingMode
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.ehpa import EHPA_KIND, ehpa_key

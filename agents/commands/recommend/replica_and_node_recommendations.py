@@ -21,7 +21,7 @@ from agents.terminal import output_table
 from agents.terminal.output import data, note
 from agents.terminal.output_table import OutputForm, Row
 from agents.why import event_descriptions
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped

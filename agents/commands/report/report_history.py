@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.outcomes import Action, ActionFinished, Result
 

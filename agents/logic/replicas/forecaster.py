@@ -24,7 +24,7 @@ from agents.logic.replicas.replica_planning import ScalingSituation
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged

@@ -19,9 +19,8 @@ from agents.logic.replicas.metric_series import WantedIndex, WantedSeries, model
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.pod_usage import ScaledPodUsage
 from schemas import times
-from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved

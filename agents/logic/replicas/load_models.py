@@ -13,7 +13,7 @@ from agents.logic.replicas.ehpa_manifest import dsp_block, percentile_block
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.load_ring_buffers import STEP
 from schemas import times as clock
-from schemas.decisions.forecasts import MetricForecast
+from schemas.decisions.replica_plans import MetricForecast
 from schemas.policies.scaling import AlgorithmOptions
 from schemas.units import Seconds
 

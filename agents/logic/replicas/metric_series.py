@@ -10,7 +10,7 @@ from agents.logic.replicas import metric_queries
 from agents.logic.replicas.ehpa_manifest import PREDICTED, ehpa_of
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from schemas.catalogue import Event
-from schemas.facts.load import series_id
+from schemas.facts.replica_scaling import series_id
 from schemas.policies.ehpa import (
     EhpaChanged,
     EhpaRemoved,

@@ -7,9 +7,8 @@ import numpy as np
 
 from schemas import bounds
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
-from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadScraped
-from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
+from schemas.decisions.replica_plans import LoadForecast
+from schemas.facts.replica_scaling import MOST_ROWS, HpaSeen, LoadHistoryRead, LoadScraped, ScaleSeen
 from schemas.ids import DecisionId
 from schemas.policies import scaling_amounts
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged

@@ -12,7 +12,7 @@ from agents.logic.replicas.ehpa_crons import CronClock, CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS, label_value
 from agents.logic.replicas.replica_calculator import MetricError, milli
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.times import to_seconds
 from schemas.units import Seconds

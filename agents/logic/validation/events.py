@@ -21,7 +21,7 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.load import LoadHistoryRead, LoadScraped
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.ids import DecisionId

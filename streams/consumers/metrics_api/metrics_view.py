@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 from schemas.units import Seconds
 from streams.consumers import forecast_lookback
 from streams.consumers.executing.log_follower import LogFollower

@@ -19,8 +19,7 @@ import structlog
 
 from schemas import times
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved

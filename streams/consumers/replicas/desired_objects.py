@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 
 Json = dict[str, Any]
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import structlog
 import yaml
 
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ScalingMode
 from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds

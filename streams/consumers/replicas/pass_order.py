@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.replica_plans import ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasRefused
 from schemas.outcomes import ActionFinished, ObjectChange
 from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.errors import EdgeError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas import bounds
-from schemas.facts.load import MOST_ROWS
+from schemas.facts.replica_scaling import MOST_ROWS
 from schemas.units import Seconds
 from streams import answer_bounds
 from streams.clients.prometheus import Prometheus, Series, TimeRange

@@ -20,7 +20,7 @@ import structlog
 
 from schemas import times
 from schemas.catalogue import Event
-from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.facts.replica_scaling import MOST_ROWS, LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.names import Workload
 from schemas.units import Seconds

@@ -6,10 +6,9 @@ import pytest
 
 from agents.demo.day_state import DayState
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, ReplicasPlanned, ScalingMode
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload

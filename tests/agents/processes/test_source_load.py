@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from schemas.facts.load import LoadHistoryRead, LoadScraped
+from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog

@@ -8,7 +8,7 @@ import pytest
 
 from agents import cli
 from agents.commands.recommend import replica_and_node_recommendations
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped

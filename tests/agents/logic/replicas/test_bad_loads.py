@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.decisions.forecasts import MetricForecast
+from schemas.decisions.replica_plans import MetricForecast
 from schemas.policies.scaling import CronTrigger
 from tests.support.replica_scene import (
     EHPA,

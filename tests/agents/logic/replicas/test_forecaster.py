@@ -13,8 +13,7 @@ from agents.logic.replicas import metric_series
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.forecaster_state import next_round
 from schemas.decisions.replica_plans import ProposalOrigin, ScalingMode
-from schemas.facts.load import LoadQueryFailed, LoadScraped, series_id
-from schemas.facts.replica_scaling import ScaleSeen
+from schemas.facts.replica_scaling import LoadQueryFailed, LoadScraped, ScaleSeen, series_id
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.scaling import (

@@ -11,7 +11,7 @@ from agents.logic.replicas import ehpa_manifest, generated_objects
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.served_metrics import ServedMetrics
 from schemas import exact_quantity
-from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.units import Seconds
 from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.sources.kube.publish import ehpa_policies

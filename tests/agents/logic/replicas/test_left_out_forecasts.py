@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.facts.load import LoadScraped, series_id
+from schemas.facts.replica_scaling import LoadScraped, series_id
 from schemas.policies.scaling import HpaBehavior, HpaScalingRules, MetricSpec, MetricTarget
 from tests.support.replica_scene import CART, MONDAY, ForecasterScene, ehpa, history, plans, pods, scale, scrape
 

@@ -8,7 +8,7 @@ import pytest
 from agents.logic.replicas.ehpa_manifest import label_value
 from agents.logic.replicas.served_metrics import ServedMetrics
 from schemas.catalogue import Event
-from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import LoadForecast
 from schemas.policies.ehpa import EhpaRemoved
 from schemas.policies.scaling import CronTrigger
 from schemas.policies.vpa import TargetRef
