@@ -158,6 +158,16 @@ def test_resizes_that_come_to_nothing_are_tried_less_and_less_often_and_the_loop
     assert "came to nothing (container 'side' uses 734003200 bytes of memory" in said[-1]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_is_changed_into_a_loop_by_a_maximum_below_what_is_used(mode: UpdateMode) -> None:
+    low = (ContainerPolicy("*", max_allowed=Amounts(None, Bytes(600 * MIB))),)
+    world = OomWorld(3, (template("app", 900, 0, 2000, 2000),), mode, low, hours=1.0).play()
+    assert world.kills == []
+    said = {each.guard: each.reason for each in world.refusals}
+    reason = said["starving"] if mode is UpdateMode.RECREATE else said["refused"]
+    assert ("from 1.95 GiB to 600.0 MiB, and 1.03 GiB are recommended" in reason) == (mode is UpdateMode.RECREATE), reason
+
+
 @pytest.mark.parametrize("vpa", [True, False])
 def test_a_loop_that_ends_leaves_no_condition(*, vpa: bool) -> None:
     assert OomWorld(2, (template("app", 2000, 0.0, 350, 700),), vpa=vpa).play().bound == ""

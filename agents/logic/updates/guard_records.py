@@ -38,6 +38,7 @@ GUARDS: tuple[GuardRecord, ...] = (
     GuardRecord("hpa", keeps_loops=True, caps="HPA"),
     GuardRecord("limit-range", keeps_loops=True, caps="LimitRange"),
     GuardRecord("capped", caps=""),
+    GuardRecord("starving", stops=True),
     GuardRecord("webhook"),
     GuardRecord("requirements"),
     GuardRecord("phase"),

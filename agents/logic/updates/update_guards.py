@@ -21,6 +21,7 @@ from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT
 from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
+from schemas.units import bytes_text
 from schemas.well_known_labels import PROTECTED
 
 Judgement = Callable[[Candidate, ClusterSituation], str | None]
@@ -326,6 +327,23 @@ def _capped(candidate: Candidate, _cluster: object) -> str | None:
     return cap_sentences.of_caps(candidate.caps, situation.policy, situation.pod.fact.pod.namespace)
 
 
+def _starving(candidate: Candidate, _cluster: object) -> str | None:
+    """Nobody is evicted into a memory limit below what is needed, whatever bound asks for that: the successor would be killed."""
+    situation = candidate.situation
+    if candidate.action is not Action.EVICT or situation.upstream or situation.recommended.reverted is not None:
+        return None
+    needed = {each.container: each.uncapped.memory for each in situation.recommended.containers}
+    _, limits = changes(situation)
+    for seen in situation.pod.fact.containers:
+        need, before, after = needed.get(seen.name), seen.limits.memory, getattr(limits.get(seen.name), "memory", None)
+        if need is not None and before is not None and after is not None and after < min(need, before):
+            return (
+                f"the memory limit of container '{seen.name}' would fall from {bytes_text(before)} to {bytes_text(after)}, and "
+                f"{bytes_text(need)} are recommended without the bounds of its policy, its namespace and its nodes"
+            )
+    return None
+
+
 _JUDGEMENTS: Mapping[str, Judgement] = {
     "oom-bound": _oom_bound,
     "mode": _mode,
@@ -338,6 +356,7 @@ _JUDGEMENTS: Mapping[str, Judgement] = {
     "hpa": _hpa,
     "limit-range": _limit_range,
     "capped": _capped,
+    "starving": _starving,
     "webhook": _webhook,
     "requirements": _requirements,
     "phase": _phase,
