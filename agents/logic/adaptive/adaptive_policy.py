@@ -13,7 +13,7 @@ from agents.logic.adaptive import cpu_experts, memory_experts
 from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, Floats, PolicyState, RecommendedColumns, SampleColumns
 from agents.logic.vertical.vertical_settings import ADAPTIVE
 
-VERSION = 1
+VERSION = 2
 
 
 def observe(samples: SampleColumns, state: PolicyState) -> None:

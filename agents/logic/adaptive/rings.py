@@ -30,8 +30,8 @@ HOUR = 12.0
 """The weight of an hour."""
 SEASON = 0.15
 """How far the profile of a day falls towards a lower day."""
-QUANTILE, QUANTILE_STEP = 0.97, 0.06
-"""The percentile of hours is followed by steps of its logarithm."""
+LEAK_HALF_LIFE = 6.0
+"""Hours in which the part of a peak above the mean halves."""
 DAY, HOURS, DAYS = 24, 6, 4
 """Hours of a day; hours and days whose highest use is kept."""
 
@@ -66,14 +66,8 @@ def _move_means(state: PolicyState, passed: Wholes, highest: Singles, last_hour:
     # The plain mean at first, until its share falls below that of the moving mean.
     share = np.maximum(1 - np.exp2(-weight / F4(72 * HOUR)), weight / np.maximum(age, F4(1e-6)))
     state["memory_scale"], state["memory_age"] = state["memory_scale"] + share * (used - state["memory_scale"]), age
-    leaks = state["memory_leaks"]
-    fade = np.exp2(-passed[:, None].astype(F4) / np.array([2.0, 6.0], F4))
-    state["memory_leaks"] = np.maximum(highest[:, None], mean[:, None] + np.maximum(leaks - mean[:, None], 0) * fade)
-    quantile = state["memory_quantile"]
-    step = np.where(highest > quantile, F4(QUANTILE * QUANTILE_STEP), F4((QUANTILE - 1) * QUANTILE_STEP))
-    # From far below it may rise eightfold as fast, but never past what was seen.
-    risen = np.minimum(quantile * np.exp(F4(8) * np.maximum(step, 0)), highest)
-    state["memory_quantile"] = np.where(highest > quantile, np.maximum(risen, quantile * np.exp(step)), quantile * np.exp(step))
+    fade = np.exp2(-passed.astype(F4) / F4(LEAK_HALF_LIFE))
+    state["memory_leak"] = np.maximum(highest, mean + np.maximum(state["memory_leak"] - mean, 0) * fade)
     ratio = np.abs(np.log(np.maximum(highest, 1) / np.maximum(last_hour, 1)))
     volatility = state["memory_volatility"]
     # -1 stands for no hour yet, so the first ratio is taken whole.

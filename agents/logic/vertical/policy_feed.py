@@ -5,11 +5,12 @@ which there are samples. What a policy remembers is in tables that checkpoints h
 and columns, so a policy whose source changed goes on with what it knew, unless its author gave it another version.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
 from agents.logic.usage.container_usage import ContainerUsage
@@ -128,6 +129,24 @@ class _Moment:
     window: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some members, each once, and what is shown of them: `at`, `cpu`, `memory` and `pods`, and of OOM kills `killed_at`."""
+
+    members: Indices
+    columns: Mapping[str, Floats]
+    window: float
+
+    @property
+    def kills(self) -> bool:
+        """Whether these are OOM kills and not samples of usage."""
+        return "killed_at" in self.columns
+
+    def part(self, places: Indices | NDArray[np.bool_] | slice) -> "_Batch":
+        """The members at these places, or where this is true."""
+        return _Batch(self.members[places], {name: column[places] for name, column in self.columns.items()}, self.window)
+
+
 @dataclass(slots=True)
 class PolicyFeed:
     """What the policies of one partition are shown. `evidence_of` makes what is known of some members."""
@@ -193,20 +212,18 @@ class PolicyFeed:
             return
         kills_of = [[(at, limit) for key, at, limit in kills if key == name] for name in members]
         nan = np.full(len(members), np.nan)
-        self._show(
-            np.array(list(members.values()), np.int64),
-            at=np.array([max(at for at, _ in times_and_limits) for times_and_limits in kills_of]),
-            window=0.0,
-            cpu=nan,
-            memory=nan,
-            pods=np.array([float(len(times_and_limits)) for times_and_limits in kills_of]),
-            killed_at=np.array([max(limit for _, limit in times_and_limits) for times_and_limits in kills_of]),
-        )
+        columns = {
+            "at": np.array([max(at for at, _ in times_and_limits) for times_and_limits in kills_of]),
+            "cpu": nan,
+            "memory": nan,
+            "pods": np.array([float(len(times_and_limits)) for times_and_limits in kills_of]),
+            "killed_at": np.array([max(limit for _, limit in times_and_limits) for times_and_limits in kills_of]),
+        }
+        self._show(_Batch(np.array(list(members.values()), np.int64), columns, 0.0))
 
     def _show_usage(self, moments: Sequence[_Moment]) -> None:
-        rows, ends, cores, memory = (
-            np.concatenate([getattr(moment, name) for moment in moments]) for name in ("rows", "ends", "cores", "memory")
-        )
+        parts = [(moment.rows, moment.ends, moment.cores, moment.memory) for moment in moments]
+        rows, ends, cores, memory = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
         aggregates = self.usage.containers.whole("aggregate")[rows]
         members = np.where(aggregates >= 0, self.members.member[aggregates], -1)
         counts = members >= 0
@@ -228,56 +245,51 @@ class PolicyFeed:
             cores = cores[first + np.maximum(np.ceil(QUANTILE * seen).astype(np.int64) - 1, 0)]
             memory, ends = np.fmax.reduceat(memory, first), np.maximum.reduceat(ends, first)
             members = members[first]
-        self._show(members, at=ends, window=moments[0].window, cpu=cores, memory=memory, pods=pods, killed_at=None)
+        columns = {"at": ends, "cpu": cores, "memory": memory, "pods": pods}
+        self._show(_Batch(members, columns, moments[0].window))
 
-    def _show(  # noqa: PLR0913  # the columns of a moment, by keyword
-        self,
-        members: Indices,
-        *,
-        at: Floats,
-        window: float,
-        cpu: Floats,
-        memory: Floats,
-        pods: Floats,
-        killed_at: Floats | None,
-    ) -> None:
-        for policy, choosy in (*((policy, False) for policy in self.everywhere), (self.chosen, True)):
-            table = None if policy is None else self.states.table(policy)
-            if policy is None or policy.observe is None or table is None:
-                continue
-            places = self._asking(members) if choosy else np.arange(len(members))
-            if not len(places):
-                continue
-            rows = self._rows_of(table, members[places])
-            if killed_at is None:
-                # A sample that is not newer than the last one was counted already, or comes too late to be put in its place.
-                good = ((cpu[places] >= 0.0) | (memory[places] > 0.0)) & (at[places] > table.floats(LAST)[rows])
-                if not good.all():
-                    places, rows = places[good], rows[good]
-            if (rows[1:] < rows[:-1]).any():
-                order = np.argsort(rows, kind="stable")
-                places, rows = places[order], rows[order]
-            for begin in range(0, len(rows), _BLOCK):
-                block, chosen = rows[begin : begin + _BLOCK], places[begin : begin + _BLOCK]
-                shown, seconds = members[chosen], np.zeros(len(block))
-                if killed_at is None:
-                    # No more than the window: what was used before that, in a gap of the scrapes, nobody knows.
-                    seconds = np.minimum(at[chosen] - table.floats(LAST)[block], window)
-                    table.floats(LAST)[block] = at[chosen]
-                columns = SampleColumns(
-                    at=at[chosen],
-                    seconds=seconds,
-                    cpu=cpu[chosen],
-                    memory=memory[chosen],
-                    pods=pods[chosen],
-                    killed_at=np.full(len(block), np.nan) if killed_at is None else killed_at[chosen],
-                    spread=self.members.numbers["spread"][shown] / _SPREAD,
-                    risk_cpu=self.members.rules("risk_cpu", shown),
-                    risk_oom=self.members.rules("risk_oom", shown),
-                    evidence_of=partial(self._evidence, shown),
-                )
-                self.fault = self.fault or shown_to(policy, columns, PolicyState(table, block))
-                table.touch(block)
+    def _show(self, batch: _Batch) -> None:
+        for policy in self.everywhere:
+            self._show_to(policy, batch)
+        if self.chosen is not None:
+            self._show_to(self.chosen, batch.part(self._asking(batch.members)))
+
+    def _show_to(self, policy: CodePolicy, batch: _Batch) -> None:
+        table = self.states.table(policy)
+        if policy.observe is None or table is None or not len(batch.members):
+            return
+        rows = self._rows_of(table, batch.members)
+        if not batch.kills:
+            # A sample that is not newer than the last one was counted already, or comes too late to be put in its place.
+            cpu, memory, at = (batch.columns[name] for name in ("cpu", "memory", "at"))
+            good = ((cpu >= 0.0) | (memory > 0.0)) & (at > table.floats(LAST)[rows])
+            if not good.all():
+                rows, batch = rows[good], batch.part(good)
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            rows, batch = rows[order], batch.part(order)
+        for begin in range(0, len(rows), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            self._show_block(policy, table, rows[block], batch if len(rows) <= _BLOCK else batch.part(block))
+
+    def _show_block(self, policy: CodePolicy, table: RowTable, rows: Indices, batch: _Batch) -> None:
+        if batch.kills:
+            others = {"seconds": np.zeros(len(rows))}
+        else:
+            # No more than the window: what was used before that, in a gap of the scrapes, nobody knows.
+            last, at = table.floats(LAST), batch.columns["at"]
+            others = {"seconds": np.minimum(at - last[rows], batch.window), "killed_at": np.full(len(rows), np.nan)}
+            last[rows] = at
+        samples = SampleColumns(
+            spread=self.members.numbers["spread"][batch.members] / _SPREAD,
+            risk_cpu=self.members.rules("risk_cpu", batch.members),
+            risk_oom=self.members.rules("risk_oom", batch.members),
+            evidence_of=partial(self._evidence, batch.members),
+            **others,
+            **batch.columns,
+        )
+        self.fault = self.fault or shown_to(policy, samples, PolicyState(table, rows))
+        table.touch(rows)
 
     def _asking(self, members: Indices) -> Indices:
         return np.flatnonzero(self.members.rules("adaptive", members) > 0.0)
