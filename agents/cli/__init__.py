@@ -26,6 +26,7 @@ FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main() -> None:
     """The console script."""
+    # before anything else opens a file, which would get the number of the stream that is missing
     _open_closed_streams()
     parent_death.die_with_parent()
     sys.exit(run(sys.argv[1:]))
@@ -36,6 +37,7 @@ def run(tokens: Sequence[str]) -> int:
     try:
         code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
+    # `ullage tap ... | head` ends so: the reader has what it wanted
     except BrokenPipeError:
         _forget_output()
         return FINE
@@ -52,7 +54,7 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """After `>&-` or `2>&-` Python has no such stream, and the next file would get its number: take the null device instead."""
+    """Put the null device where `>&-` or `2>&-` closed a stream."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -65,7 +67,8 @@ def _open_closed_streams() -> None:
 
 
 def _forget_output() -> None:
-    """Point stdout at the null device, because buffered output can no longer be written."""
+    """Point stdout at the null device."""
+    # Python flushes stdout once more at exit, and would print a second error there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

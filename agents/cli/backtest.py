@@ -87,10 +87,13 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     """
     from agents.commands.recommend import recording_input
 
-    options, asked = given(common), stored or PrometheusOptions()
-    loaded = options.load(**asked.overrides())
+    options, prometheus = given(common), stored or PrometheusOptions()
+    loaded = options.load(**prometheus.overrides())
+    # the plain score card needs no comparison, and so neither its bootstrap nor a second policy's run
     single = not policy and frontier is None and max_regression is None and fileoutput is None and prices is None
-    with recording_input.recording(loaded, file, stored=asked.url is not None, until=asked.until, keep=keep) as recorded:
+    with recording_input.recording(
+        loaded, file, stored=prometheus.url is not None, until=prometheus.until, keep=keep
+    ) as recorded:
         if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             from agents.commands.compare import backtest_command
 

@@ -41,7 +41,7 @@ def _texts() -> Mapping[str, str]:
     for part in PARTS:
         for command in part.commands:
             texts.setdefault(command, []).append(f"{part.name}: {part.state}")
-    return {command: f"State of {'; '.join(said)}." for command, said in texts.items()}
+    return {command: f"State of {'; '.join(states)}." for command, states in texts.items()}
 
 
 TEXTS = _texts()

@@ -77,7 +77,7 @@ class PrometheusOptions:
         return {
             "prometheus__url": self.url,
             "prometheus__headers": "\n".join(self.header) or None,
-            "prometheus__labels": tuple(one if "=" in one else f"cluster={one}" for one in self.label) or None,
+            "prometheus__labels": tuple(label if "=" in label else f"cluster={label}" for label in self.label) or None,
             "history__length_seconds": length,
             "history__resolution_seconds": step,
         }
@@ -106,6 +106,7 @@ class SettingsOptions:
         from agents.settings.loading import load
         from agents.settings.setting_texts import written
 
+        # in this order: what a recorded log fits gives way to --set, and --set to the short flags
         flags = self._of_the_log()
         flags |= dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}

@@ -69,10 +69,12 @@ for number, (title, commands) in enumerate(_GROUPS.items()):
     group = Group(title, sort_key=number)
     for command in commands:
         if isinstance(command, App):
-            command.default_parameter = app.default_parameter  # the manual, unlike `--help`, does not take it from the parent
+            # the manual, unlike `--help`, does not take it from the parent
+            command.default_parameter = app.default_parameter
             command.group, command.help_epilogue = (group,), _example(command.name[0])
             app.command(command)
         else:
             app.command(command, group=group, help_epilogue=_example(command.__name__.replace("_", "-")))
+# `import` is a word of Python, so no function can have the command's name
 app.command(incident.import_, name="import", group="The log", help_epilogue=_example("import"))
 app.register_install_completion_command(help="Let this shell complete commands and flags.", group="The installation")

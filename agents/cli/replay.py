@@ -41,6 +41,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
     all that it compared is right and other turns were decided by a version of the rules that this program does not have.
     """
     options = given(common) if file is None else replace(given(common), log=file)
+    # rules beside --verify are no question of what if: they decide the turns from before the log had any rules
     if begin is not None or end is not None or policy is not None or (not verify and export is None and _has_rules(options)):
         return _what_if(options, begin, end, policy, output)
     from agents.commands.past import replay as command
@@ -51,7 +52,8 @@ def replay(  # noqa: PLR0913  # the flags of a command
 
 
 def _has_rules(options: CommonOptions) -> bool:
-    """Whether `--set` names a rule that a stage decides by; `--verify` uses those for turns before the log had any rules."""
+    """Whether `--set` names a rule that a stage decides by."""
+    # what_if_command is heavy, so it is loaded only where there is a setting to look at
     if not options.set:
         return False
     from agents.commands.compare import what_if_command as command

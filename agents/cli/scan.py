@@ -58,21 +58,21 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     """
     from agents.commands.recommend import scan_command as command
 
-    asked, stored = where or ScannedCluster(), stored or PrometheusOptions()
-    if asked.file is not None and stored.url is not None:
+    cluster, stored = where or ScannedCluster(), stored or PrometheusOptions()
+    if cluster.file is not None and stored.url is not None:
         raise BadInput("give either --from-file or --prometheus-url, and not both")
     shown = command.ScanFlags(namespace, selector, output, fileoutput, limit, sort, fail_on, quiet)
-    source = command.ScanSource(asked.file, stored.url is not None, asked.samples, stored.until)
-    return command.run(_clusters(asked, stored, given(common)), source, shown)
+    source = command.ScanSource(cluster.file, stored.url is not None, cluster.samples, stored.until)
+    return command.run(_clusters(cluster, stored, given(common)), source, shown)
 
 
-def _clusters(asked: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
+def _clusters(cluster: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
     """The settings of each cluster to scan."""
     from agents.commands.recommend.scan_command import of_context
     from agents.settings import cluster_factory
 
-    loaded = common.load(cluster__kubeconfig=asked.kubeconfig, **stored.overrides())
-    if asked.all_clusters and asked.context:
+    loaded = common.load(cluster__kubeconfig=cluster.kubeconfig, **stored.overrides())
+    if cluster.all_clusters and cluster.context:
         raise BadInput("give either --all-clusters or --context, and not both")
-    names = cluster_factory.contexts(loaded.settings.cluster) if asked.all_clusters else asked.context
+    names = cluster_factory.contexts(loaded.settings.cluster) if cluster.all_clusters else cluster.context
     return [of_context(loaded, name) for name in names or ("",)]

@@ -12,13 +12,13 @@ STYLE = (
 )
 
 
-def lines(title: str, said: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+def lines(title: str, sentences: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     """The page: a heading, sentences, and a table with the columns of the first row."""
     names = list(rows[0]) if rows else []
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
     yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
     yield f"<h1>{html.escape(title)}</h1>"
-    yield from (f"<p>{html.escape(sentence)}</p>" for sentence in said)
+    yield from (f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     yield "<table><tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr>"
     for row in rows:
         cells = ("" if row[name] is None else str(row[name]) for name in names)

@@ -37,12 +37,12 @@ def takes_colours(out: TextIO) -> bool:
 
 def room(out: TextIO) -> int:
     """The characters of a line of this output."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return max(_FEWEST, int(told))
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and int(setting) > 0:
+        return max(_FEWEST, int(setting))
     try:
         columns = os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
-    except (OSError, ValueError):  # no terminal after all, or one that does not tell
+    except (OSError, ValueError):  # no terminal after all, or one that does not know its size
         columns = 0
     return max(_FEWEST, columns) if columns else sys.maxsize
 
@@ -64,8 +64,9 @@ def wrapped(line: str, room: int, *, hanging: int | None = None) -> Iterator[str
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` characters: the end tells most, so the middle goes."""
+    """The text in at most `width` characters, without its middle."""
     if len(text) <= width:
         return text
+    # names in Kubernetes end in what tells them apart, such as a pod's suffix, so the end gets two thirds
     begin = width // 3
     return f"{text[:begin]}…{text[len(text) - (width - begin - 1) :]}"

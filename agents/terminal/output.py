@@ -26,6 +26,6 @@ def sentence(line: str) -> None:
 def note(line: str) -> None:
     """Print a sentence about what is going on, or several lines; never part of the data."""
     room = line_fitting.room(sys.stderr)
-    for one in line.split("\n"):
-        sys.stderr.writelines(f"{part}\n" for part in line_fitting.wrapped(one, room))
+    for row in line.split("\n"):
+        sys.stderr.writelines(f"{part}\n" for part in line_fitting.wrapped(row, room))
     sys.stderr.flush()

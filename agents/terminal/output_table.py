@@ -172,9 +172,9 @@ def _tightest(widths: Mapping[str, int]) -> int:
 
 def _shorten(widths: dict[str, int], names: Sequence[str], room: int) -> None:
     """Take characters from the widest column of names, one by one, until the line has room; from amounts only then."""
-    for some in ([name for name in names if name in _NAMES], names):
+    for candidates in ([name for name in names if name in _NAMES], names):
         while _needed(widths) > room:
-            widest = max(some, key=widths.__getitem__, default="")
+            widest = max(candidates, key=widths.__getitem__, default="")
             if not widest or widths[widest] <= _LEAST:
                 break
             widths[widest] -= 1

@@ -24,5 +24,5 @@ def visible_line(text: str) -> str:
     return visible(text).replace(_LINE_BREAK, "\\n")
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _spelled(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

@@ -49,19 +49,20 @@ class _FirstPlan:
 
 def since(context: LogContext, cluster: str, begin: datetime) -> list[OwnersAmounts]:
     """The workloads of the cluster that were changed since then, by key. Raises LogUnavailable."""
+    # a pod that carries no note of its admission may have been changed before `begin`, too: the first plan about it ever shows
     acts = _acts(context, begin)
     first = {plan.plan.workload.key: plan for plan in _first_plans(context, cluster, acts.decisions, begin)}
     unnoted = {
         plan.plan.pod.uid: plan.fact.created for plan in first.values() if plan.fact is not None and plan.fact.admitted is None
     }
     earliest = {plan.plan.pod.uid: plan for plan in _earlier(context, cluster, unnoted, begin)}
-    found = {key: _of_plan(earliest.get(plan.plan.pod.uid, plan)) for key, plan in first.items()}
+    owners_by_workload = {key: _of_plan(earliest.get(plan.plan.pod.uid, plan)) for key, plan in first.items()}
     for key, admission in acts.admissions.items():
         if admission.subject.cluster == cluster and admission.admitted is not None:
-            owners = found.setdefault(key, OwnersAmounts(Workload.parse(key)))
+            owners = owners_by_workload.setdefault(key, OwnersAmounts(Workload.parse(key)))
             owners.requests.update({container.name: container.requests_before for container in admission.admitted.containers})
             owners.limits.update({container.name: container.limits_before for container in admission.admitted.containers})
-    return [found[key] for key in sorted(found)]
+    return [owners_by_workload[key] for key in sorted(owners_by_workload)]
 
 
 def _acts(context: LogContext, begin: datetime) -> _Acts:
@@ -72,7 +73,7 @@ def _acts(context: LogContext, begin: datetime) -> _Acts:
         if event.action is Action.PATCH:
             acts.admissions[event.subject.workload] = event
         elif event.action in (Action.RESIZE, Action.EVICT) and event.detail is not OutcomeDetail.ALREADY_DONE:
-            acts.decisions.add(event.decision)  # what was done already, somebody else did
+            acts.decisions.add(event.decision)  # ALREADY_DONE: somebody else had done it
     return acts
 
 
@@ -80,8 +81,8 @@ def _first_plans(context: LogContext, cluster: str, done: set[str], begin: datet
     """The first plan of each workload that was carried out since then."""
     first: dict[str, tuple[_Plan, tuple[Place, ...]]] = {}
     for plan, causes in _plans(context, cluster, done, begin):
-        known = first.get(plan.workload.key)
-        if known is None or plan.at < known[0].at:
+        earlier = first.get(plan.workload.key)
+        if earlier is None or plan.at < earlier[0].at:
             first[plan.workload.key] = plan, causes
     for plan, causes in first.values():
         yield _FirstPlan(plan, _fact(context, plan, causes))
@@ -94,14 +95,15 @@ def _earlier(context: LogContext, cluster: str, created: dict[str, datetime], be
         return
     first: dict[str, tuple[_Plan, tuple[Place, ...]]] = {}
     for plan, causes in _plans(context, cluster, _acts(context, oldest).decisions, oldest):
-        known = first.get(plan.pod.uid)
-        if plan.pod.uid in created and (known is None or plan.at < known[0].at):
+        earlier = first.get(plan.pod.uid)
+        if plan.pod.uid in created and (earlier is None or plan.at < earlier[0].at):
             first[plan.pod.uid] = plan, causes
     for plan, causes in first.values():
         yield _FirstPlan(plan, _fact(context, plan, causes))
 
 
 def _plans(context: LogContext, cluster: str, done: set[str], begin: datetime) -> Iterator[tuple[_Plan, tuple[Place, ...]]]:
+    # an outcome since `begin` may belong to a plan from before it
     for event, causes in _events(context, "pod-updates", begin - _PLANNED_BEFORE):
         mine = isinstance(event, _Plan) and event.id in done and event.workload.cluster == cluster
         if isinstance(event, _Plan) and mine and event.recommendation:  # a revert's plan has none
@@ -109,19 +111,21 @@ def _plans(context: LogContext, cluster: str, done: set[str], begin: datetime) -
 
 
 def _of_plan(first: _FirstPlan) -> OwnersAmounts:
-    """What the owner asked for, by the pod that was changed first: its note counts more than what it requested then."""
+    """What the owner asked for, by the pod that was changed first."""
     plan, fact = first.plan, first.fact
     owners = OwnersAmounts(plan.workload, dict(plan.expect))
     if fact is not None:
-        owners.limits.update({seen.name: seen.limits for seen in fact.containers if seen.name in plan.expect})
+        owners.limits.update({container.name: container.limits for container in fact.containers if container.name in plan.expect})
+        # the webhook's note on the pod counts more than what it requested then, which may be a figure of ours
         for before in fact.owners_amounts:
             owners.requests[before.name], owners.limits[before.name] = before.requests, before.limits
     return owners
 
 
 def _fact(context: LogContext, plan: _Plan, causes: tuple[Place, ...]) -> PodChanged | None:
-    """The pod before, from the fact that the plan rests on; None if the log no longer has it."""
+    """The pod before the change, from the fact that the plan rests on."""
     for place in causes:
+        # after retention the log answers with the first record that it still has
         records = context.log.poll({(place.topic, place.partition): place.offset}, limit=1)
         event = context.codec.decode_or_none(records[0]) if records and records[0].offset == place.offset else None
         if isinstance(event, PodChanged) and event.pod.uid == plan.pod.uid:

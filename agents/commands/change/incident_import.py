@@ -18,6 +18,7 @@ _DAMAGED = 2
 
 def run(settings: Callable[[], Settings], file: Path, *, to: Path | None, salvage: bool, check: bool) -> int:
     """Check, and import unless only `check` is wanted; the exit code. `settings` are read only for a log of the settings."""
+    # settings are asked for only where the log of the settings is: a check must not fail for a broken ullage.yaml
     with stoppable(), IncidentFile(file) as incident:
         if check:
             return _checked(incident)

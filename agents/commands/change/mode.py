@@ -44,10 +44,10 @@ def run(  # noqa: PLR0913  # one for each flag
         if last is not None and last.through:
             sentence(f"{settings.cluster.name} is left as it is: {describe(last)}")
             return
-    said = tuple(map(read_schedule, schedules))
-    if Mode.APPLY in (mode, *(each.mode for each in said)) and not on_an_open_log and settings.log.kind == "kafka":
+    plan = tuple(map(read_schedule, schedules))
+    if Mode.APPLY in (mode, *(schedule.mode for schedule in plan)) and not on_an_open_log and settings.log.kind == "kafka":
         _require_rights(settings)
-    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason, schedules=said)
+    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason, schedules=plan)
 
 
 def _print_object(  # noqa: PLR0913  # one for each value of the object
@@ -96,8 +96,10 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
             mode=last.mode if mode is None else mode,
             budget=last.budget if budget is None else Fraction(budget),
             paused=last.paused if paused is None else paused,
+            # the reason shown during a pause is the pause's own
             reason=reason if paused is not None or not last.paused else last.reason,
             by=operator.author,
+            # whoever changes it by hand takes it over from the object: only a pause comes here with one
             through="",
             schedules=schedules if mode is not None else last.schedules,
         )
@@ -116,8 +118,8 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
 
 
 def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None, paused: bool | None) -> str:
-    asked = {"mode": None if mode is None else mode.value, "budget": budget, "paused": paused}
-    spec = json.dumps({"spec": {name: value for name, value in asked.items() if value is not None}})
+    changes = {"mode": None if mode is None else mode.value, "budget": budget, "paused": paused}
+    spec = json.dumps({"spec": {name: value for name, value in changes.items() if value is not None}})
     kind, _, name = last.through.partition("/")
     return (
         f"the object {last.through} says how far Ullage may go in cluster '{last.cluster}', so only that object changes it: "
@@ -128,6 +130,7 @@ def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None,
 def _require_rights(settings: Settings) -> None:
     from streams.log import open_log  # Kafka's client is heavy, and other logs do without
 
+    # in a log without logins a stranger's ControlChanged would evict pods as well as ours
     why = open_log.why_open(log_factory.answering_connection(settings))
     if why is not None:
         raise BadInput(
@@ -146,14 +149,14 @@ def _share(text: str) -> float:
     return share
 
 
-def describe(said: ControlChanged, now: datetime | None = None) -> str:
+def describe(record: ControlChanged, now: datetime | None = None) -> str:
     """`apply, 10% of the pods at one time; PAUSED: database migration; set by alice (Kafka principal)`.
 
     With `now`, as its schedules have it at that time.
     """
-    control = said if now is None else said.in_force_at(now)
-    applying = 0 if now is None else sum(schedule.applies(now) for schedule in said.schedules)
-    schedules = f"; schedules: {len(said.schedules)}" if said.schedules else ""
+    control = record if now is None else record.in_force_at(now)
+    applying = 0 if now is None else sum(schedule.applies(now) for schedule in record.schedules)
+    schedules = f"; schedules: {len(record.schedules)}" if record.schedules else ""
     schedules += "" if not schedules or now is None else f", {applying} of them now"
     why = f": {control.reason}" if control.reason else ""
     state = f"; PAUSED{why}" if control.paused else f" ({control.reason})" if control.reason else ""
@@ -189,15 +192,15 @@ _MINUTES = {"min": 1, "h": 60}
 
 def read_schedule(text: str) -> ControlSchedule:
     """A schedule. Raises BadInput for what cannot be read; whether it may be said is not looked at."""
-    found = _WRITTEN.fullmatch(text)
-    if found is None:
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
         raise BadInput(
             f"--schedule '{text}' is none; one is '{SCHEDULE_EXAMPLE}', with mode, budget or paused, and commas between them"
         )
     mode: Mode | None = None
     budget: Fraction | None = None
     paused = False
-    for words in (part.split() for part in found["says"].split(",")):
+    for words in (part.split() for part in match["says"].split(",")):
         match words:
             case ["mode", word] if word in set(Mode):
                 mode = Mode(word)
@@ -206,11 +209,13 @@ def read_schedule(text: str) -> ControlSchedule:
             case ["paused"]:
                 paused = True
             case _:
-                said, modes = " ".join(words), ", ".join(Mode)
-                raise BadInput(f"--schedule '{text}' says '{said}'; it says `mode` ({modes}), `budget` with a share, or `paused`")
-    minutes = int(found["count"]) * _MINUTES[found["unit"]]
-    begins = " ".join(found["begins"].split())
-    return ControlSchedule(begins, minutes, found["zone"] or "", mode, budget, paused, found["reason"] or "")
+                clause, modes = " ".join(words), ", ".join(Mode)
+                raise BadInput(
+                    f"--schedule '{text}' says '{clause}'; it says `mode` ({modes}), `budget` with a share, or `paused`"
+                )
+    minutes = int(match["count"]) * _MINUTES[match["unit"]]
+    begins = " ".join(match["begins"].split())
+    return ControlSchedule(begins, minutes, match["zone"] or "", mode, budget, paused, match["reason"] or "")
 
 
 def _share_of_schedule(share: str, text: str) -> Fraction:

@@ -16,10 +16,11 @@ from streams.publishing.operator_log import OperatorLog
 
 @contextmanager
 def operator_session(settings: Settings) -> Iterator[tuple[OperatorLog, datetime]]:
-    """An OperatorLog that signs for these settings, and event time: the newest tick, or this machine's time before the first."""
+    """An OperatorLog that signs for these settings, and event time."""
     topics = log_factory.topics(settings)
     with log_factory.log_to_write(settings) as log:
         operator = OperatorLog(LogContext.of(log, topics), author(settings))
+        # policies are dated in event time, as facts are, and not by the clock of an operator's machine
         tick = operator.newest_tick()
         yield operator, datetime.now(UTC) if tick is None else tick.at  # noqa: TID251  # a driver, and the log has no time yet
 
@@ -35,6 +36,7 @@ def author(settings: Settings) -> Author:
     """The principal that Kafka asks for, as our own credentials name it; else the user and host of the operating system."""
     if settings.log.kind == "kafka":
         connection = log_factory.connection(settings)
+        # Kafka tells no client its principal, so it is read from the credentials
         if connection.sasl_username:
             return Author(connection.sasl_username[:_LONGEST], KnownBy.KAFKA)
         if connection.ssl_certfile and connection.security_protocol == "SSL":

@@ -73,6 +73,7 @@ def check_target(target: str, where: str) -> None:
     if target.endswith("*") and "*" not in target[:-1]:
         return
     try:
+        # a workload's key has no star, and Workload.parse would take one as a name
         if "*" not in target:
             Workload.parse(target)
             return
@@ -89,11 +90,13 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
     in_force, changed = operator.policies(), []
     for policy in wanted:
         cluster, slash, _ = policy.target.partition("/")
+        # a pattern may name clusters that are yet to come
         if slash and "*" not in cluster:
             source_reports.require_cluster(operator.context, cluster)
         _check_bounds(policy)
         new = replace(policy, at=at, version=_version(policy), through="")
         old = in_force.get(policy.target)
+        # time and version do not count: applying one file twice must not make the log longer
         same = old is not None and replace(old, at=at, version=new.version, by=new.by, through="") == new
         if not same:
             _require_no_object(old)
@@ -118,7 +121,7 @@ def _check_bounds(policy: VerticalPolicyChanged) -> None:
         for what in ("cpu", "memory"):
             least, most = getattr(entry.min_allowed, what), getattr(entry.max_allowed, what)
             if least is not None and most is not None and least > most:
-                low, high = (policy_file.quantities(each)[what] for each in (entry.min_allowed, entry.max_allowed))
+                low, high = (policy_file.quantities(bound)[what] for bound in (entry.min_allowed, entry.max_allowed))
                 raise BadInput(
                     f"policy '{policy.target}', container '{entry.container}': min {what} {low} is more than max {high}"
                 )
@@ -143,9 +146,9 @@ def show_in_force(settings: Settings, form: output_table.OutputForm, *, as_objec
     if as_objects:
         command_objects.print_policies(in_force, settings.cluster.name)
     elif form in {"yaml", "json"}:
-        output_table.print_rows(form, [policy_file.as_body(each) for each in in_force])
+        output_table.print_rows(form, [policy_file.as_body(policy) for policy in in_force])
     else:
-        rows = [{"target": each.target, "says": policy_file.describe(each), "by": _author(each)} for each in in_force]
+        rows = [{"target": policy.target, "says": policy_file.describe(policy), "by": _author(policy)} for policy in in_force]
         output_table.print_rows(form, rows, ("target", "says", "by"), ("by",))
     note(f"{len(in_force)} {'policy' if len(in_force) == 1 else 'policies'} in force")
 

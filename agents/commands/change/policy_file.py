@@ -82,6 +82,7 @@ def _first(error: ValidationError) -> str:
     if not first["loc"]:
         return f"is no list of policies, as `ullage policy list` prints them, but '{first['input']}'"
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    # YAML 1.1 has off, no and n for false, and VPA's mode is called Off
     if first["loc"][-1:] == ("mode",) and first["input"] is False:
         return f"makes no sense at {place}: YAML reads Off without quotes as false, so write mode: 'Off'"
     return f"makes no sense at {place}: {first['msg']}, not '{first['input']}'"
@@ -96,19 +97,19 @@ def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
     return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries, guards, policy.patch_new_pods)
 
 
-def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
+def _guards(overrides: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
     """A policy's overrides of the updater's guards, by the names of settings."""
-    known = {field.name for field in fields(GuardOverrides)}
-    for name in said:
-        if name not in known:
-            raise BadInput(f"{where} names '{name}'; there are {', '.join(sorted(known))}")
-    if (wrong := stage_rules.fault(UpdateSettings, said)) is not None:
+    names = {field.name for field in fields(GuardOverrides)}
+    for name in overrides:
+        if name not in names:
+            raise BadInput(f"{where} names '{name}'; there are {', '.join(sorted(names))}")
+    if (wrong := stage_rules.fault(UpdateSettings, overrides)) is not None:
         raise BadInput(f"{where}{wrong.removeprefix('settings')}")
-    return GuardOverrides(**dict[str, Any](said))
+    return GuardOverrides(**dict[str, Any](overrides))
 
 
 def _entry(entry: _Entry, where: str) -> ContainerPolicy:
-    least, most = ({str(name): str(amount) for name, amount in each.items()} for each in (entry.min, entry.max))
+    least, most = ({str(name): str(amount) for name, amount in bound.items()} for bound in (entry.min, entry.max))
     risk_cpu = None if entry.risk_cpu is None else Fraction(entry.risk_cpu)
     return ContainerPolicy(
         entry.container,
@@ -134,8 +135,8 @@ def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
 def _entry_body(entry: ContainerPolicy) -> dict[str, object]:
     bounds = {"min": quantities(entry.min_allowed), "max": quantities(entry.max_allowed)}
     decides = {"policy": entry.policy, "risk_cpu": entry.tuning.risk_cpu, "risk_oom": entry.tuning.risk_oom}
-    said = {name: value for name, value in (*bounds.items(), *decides.items()) if value}
-    return {"container": entry.container, **said}
+    body = {name: value for name, value in (*bounds.items(), *decides.items()) if value}
+    return {"container": entry.container, **body}
 
 
 def describe(policy: VerticalPolicyChanged) -> str:
@@ -155,13 +156,13 @@ def describe(policy: VerticalPolicyChanged) -> str:
 
 def pairs(text: str, where: str) -> Mapping[str, str]:
     """`cpu=250m,memory=512Mi` as a mapping, empty for an empty text. Raises BadInput that names `where` the text stands."""
-    found: dict[str, str] = {}
+    quantities: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, equals, quantity = part.partition("=")
-        if not equals or name.strip() in found:
+        if not equals or name.strip() in quantities:
             raise BadInput(f"{where} '{text}' is not of the form cpu=250m,memory=512Mi")
-        found[name.strip()] = quantity.strip()
-    return found
+        quantities[name.strip()] = quantity.strip()
+    return quantities
 
 
 def amounts(quantities: Mapping[str, str], where: str) -> Amounts:
@@ -174,7 +175,7 @@ def amounts(quantities: Mapping[str, str], where: str) -> Amounts:
 
 
 def quantities(amounts: Amounts) -> dict[str, str]:
-    """Amounts as people write them: 250m, 512Mi. Exact: bytes that are no whole number of KiB are written out."""
+    """Amounts as people write them: 250m, 512Mi."""
     body = {}
     if amounts.cpu is not None:
         body["cpu"] = f"{amounts.cpu * 1000:.10g}m"
@@ -185,10 +186,10 @@ def quantities(amounts: Amounts) -> dict[str, str]:
 
 def _check(name: str, quantity: str, where: str) -> None:
     try:
-        found = read_amounts({name: quantity})
+        amounts = read_amounts({name: quantity})
     except ValueError:
         raise BadInput(f"{where} {name} '{quantity}' is no quantity: write 250m or 0.25 for CPU, 512Mi for memory") from None
-    amount = getattr(found, name)
+    amount = getattr(amounts, name)
     if amount < 0:
         raise BadInput(f"{where} {name} '{quantity}' is negative")
 
@@ -197,4 +198,5 @@ def _memory(size: Bytes) -> str:
     for unit, scale in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if size and size % scale == 0:
             return f"{size // scale}{unit}"
+    # exact, because `policy apply` must read back what `policy list` prints: no rounding to the next unit
     return str(size)

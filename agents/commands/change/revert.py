@@ -39,23 +39,27 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
             RevertRequested(at, owners.workload, begin, owners.requests, owners.limits, reason)
             for owners in applied_changes.since(operator.context, settings.cluster.name, begin)
         ]
-        found = [each for each in changed if _matches(each, workloads)]
-        if changed and not found:
+        requests = [revert for revert in changed if _matches(revert, workloads)]
+        if changed and not requests:
             raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
         control = operator.control(settings.cluster.name)
         acts = control is not None and control.in_force_at(at).mode is Mode.APPLY
         if acts:
-            operator.publish(*found)
-    lines = [_line(each) for each in found]
-    if any(before.cpu is None or before.memory is None for each in found for before in each.requests.values()):
+            operator.publish(*requests)
+    lines = [_line(revert) for revert in requests]
+    if any(before.cpu is None or before.memory is None for revert in requests for before in revert.requests.values()):
         lines.append(f"{_AS_IT_IS}: nothing was requested before, and no request of a running pod can be taken away")
-    if not found:
+    if not requests:
         last = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
     elif acts:
         last = "asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again"
     else:
         last = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
-    whole = {"since": times.rfc3339(begin), "asked_for": acts and bool(found), "workloads": [_object(each) for each in found]}
+    whole = {
+        "since": times.rfc3339(begin),
+        "asked_for": acts and bool(requests),
+        "workloads": [_object(revert) for revert in requests],
+    }
     output_table.print_text(form, [*lines, last], whole)
 
 
@@ -63,27 +67,27 @@ def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None
     """End the reverts in force of these workloads."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
-        held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
-        ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
-        if held and not ended:
-            raise BadInput(f"no revert is in force for '{workloads}', but for {_names(held)}")
+        reverts = [revert for revert in in_force(operator) if revert.workload.cluster == settings.cluster.name]
+        ended = [RevertEnded(at, revert.workload) for revert in reverts if _matches(revert, workloads)]
+        if reverts and not ended:
+            raise BadInput(f"no revert is in force for '{workloads}', but for {_names(reverts)}")
         operator.publish(*ended)
-    text = [f"{each.workload.key}: recommendations count again" for each in ended]
+    text = [f"{revert.workload.key}: recommendations count again" for revert in ended]
     none = f"no revert is in force for '{workloads}'"
-    output_table.print_text(form, text or [none], {"ended": [each.workload.key for each in ended]})
+    output_table.print_text(form, text or [none], {"ended": [revert.workload.key for revert in ended]})
 
 
 def in_force(operator: OperatorLog) -> list[RevertRequested]:
     """The reverts in force, of all clusters."""
     context = operator.context
-    found: dict[str, RevertRequested] = {}
+    reverts: dict[str, RevertRequested] = {}
     for record in compacted_copy.read_present(context.log, context.topics, RULES):
         event = context.codec.decode_or_none(record)
         if isinstance(event, RevertRequested):
-            found[event.key] = event
+            reverts[event.key] = event
         elif isinstance(event, RevertEnded):
-            found.pop(event.key, None)
-    return [found[key] for key in sorted(found)]
+            reverts.pop(event.key, None)
+    return [reverts[key] for key in sorted(reverts)]
 
 
 def _moment(text: str, now: datetime) -> datetime:
@@ -92,16 +96,16 @@ def _moment(text: str, now: datetime) -> datetime:
     if ago is not None:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        moment = None
+    if moment is None or moment.tzinfo is None:
         raise BadInput(f"--since '{text}' is neither a time ago like 90s, 30m, 2h or 1d, nor one like 2026-01-05T12:00:00Z")
-    return found
+    return moment
 
 
-def _matches(each: RevertRequested, pattern: str) -> bool:
-    return fnmatchcase(_name(each), pattern)
+def _matches(revert: RevertRequested, pattern: str) -> bool:
+    return fnmatchcase(_name(revert), pattern)
 
 
 def _names(reverts: Iterable[RevertRequested]) -> str:
@@ -109,20 +113,20 @@ def _names(reverts: Iterable[RevertRequested]) -> str:
     return ", ".join(map(_name, reverts))
 
 
-def _name(each: RevertRequested) -> str:
-    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}"
+def _name(revert: RevertRequested) -> str:
+    return f"{revert.workload.namespace}/{revert.workload.kind}/{revert.workload.name}"
 
 
-def _object(each: RevertRequested) -> dict[str, object]:
+def _object(revert: RevertRequested) -> dict[str, object]:
     """For programs, in cores and bytes."""
-    amounts = {"requests": each.requests, "limits": each.limits}
+    amounts = {"requests": revert.requests, "limits": revert.limits}
     both = {what: {name: {"cpu": a.cpu, "memory": a.memory} for name, a in sorted(of.items())} for what, of in amounts.items()}
-    return {"workload": each.workload.key, **both}
+    return {"workload": revert.workload.key, **both}
 
 
-def _line(each: RevertRequested) -> str:
-    amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(each.requests.items()))
-    return f"{_name(each)}  back to {amounts}"
+def _line(revert: RevertRequested) -> str:
+    amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(revert.requests.items()))
+    return f"{_name(revert)}  back to {amounts}"
 
 
 def _cpu(before: Amounts) -> str:

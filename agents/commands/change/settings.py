@@ -20,18 +20,19 @@ def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print where the log differs."""
     with log_factory.log_to_read(settings) as (log, fitted):
         context = LogContext.of(log, log_factory.topics(fitted))
-        found = rules_in_log.differences(context, stages(fitted), EPOCH)  # the time of rules that are not sent does not matter
-    output_table.print_text(form, map(str, found), [difference.as_object() for difference in found])
-    differ = "1 stage differs" if len(found) == 1 else f"{len(found)} stages differ"
-    note(f"{differ}; `ullage settings apply` changes the log" if found else _NOTHING)
+        # the time of rules that are not sent does not matter
+        differences = rules_in_log.differences(context, stages(fitted), EPOCH)
+    output_table.print_text(form, map(str, differences), [difference.as_object() for difference in differences])
+    differ = "1 stage differs" if len(differences) == 1 else f"{len(differences)} stages differ"
+    note(f"{differ}; `ullage settings apply` changes the log" if differences else _NOTHING)
 
 
 def apply(settings: Settings) -> None:
     """Append our rules where the log differs."""
     with operator_session(settings) as (operator, at):
-        found = rules_in_log.differences(operator.context, stages(settings), at)
-        rules_in_log.append(operator.context, [replace(difference.ours, by=operator.author) for difference in found])
-    for difference in found:
+        differences = rules_in_log.differences(operator.context, stages(settings), at)
+        rules_in_log.append(operator.context, [replace(difference.ours, by=operator.author) for difference in differences])
+    for difference in differences:
         sentence(str(difference))
-    decide = "1 stage decides" if len(found) == 1 else f"{len(found)} stages decide"
-    note(f"{decide} by the settings here from the next turn on" if found else _NOTHING)
+    decide = "1 stage decides" if len(differences) == 1 else f"{len(differences)} stages decide"
+    note(f"{decide} by the settings here from the next turn on" if differences else _NOTHING)

@@ -25,11 +25,11 @@ def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print what `apply` would change. Raises BadInput for a log that is not in Kafka."""
     require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
-        found = topic_admin.plan(client, wanted(settings))
-    output_table.print_text(form, map(str, found.changes), [asdict(change) for change in found.changes])
-    for remark in found.notes:
+        planned = topic_admin.plan(client, wanted(settings))
+    output_table.print_text(form, map(str, planned.changes), [asdict(change) for change in planned.changes])
+    for remark in planned.notes:
         note(remark)
-    note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)
+    note(f"{len(planned.changes)} changes; `ullage topics apply` makes them" if planned.changes else _NOTHING)
 
 
 def describe(settings: Settings) -> None:
@@ -44,15 +44,16 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
     """Make the changes. Those that lose something are refused unless `force` names them. Raises BadInput as `plan` does."""
     require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
-        found = topic_admin.plan(client, wanted(settings))
-        topic_admin.apply(client, found, force=force)
-    for change in found.changes:
+        planned = topic_admin.plan(client, wanted(settings))
+        topic_admin.apply(client, planned, force=force)
+    for change in planned.changes:
         sentence(str(change))
     with log_factory.log(settings) as log:
+        # readers take a complete copy instead of its topic, so one that began empty would hide what was published before it
         completed = [name for name in COPIES if compacted_copy.complete(log, log_factory.topics(settings), name)]
     for name in completed:
         sentence(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
-    note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
+    note(f"{len(planned.changes)} changes made" if planned.changes else _NOTHING)
 
 
 def require_kafka(settings: Settings) -> None:

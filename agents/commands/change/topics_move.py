@@ -25,6 +25,7 @@ def run(settings: Settings, *, partitions: int, to: str) -> None:
     require_kafka(settings)
     there = elsewhere(settings, partitions, to)
     with log_factory.log_to_write(settings) as log:
+        # what a worker decides after the copy would be lost with the old topics
         _require_quiet(LogContext.of(log, log_factory.topics(settings)), settings)
         with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
             topic_admin.apply(client, topic_admin.plan(client, wanted(there)))
@@ -48,9 +49,10 @@ def move(log: Log, settings: Settings, there: Settings) -> int:
     runner = Runner(stages(there), new)
     while runner.read():
         for _ in runner.turns():
-            pass  # what was decided then is in the log already
+            pass  # what these turns decided is in the log already
     last = repartitioned_copy.moved_until(new)
     for task in runner.tasks:
+        # from a checkpoint of an earlier turn that turn would be decided again in the new topics
         if task.turn != last:
             raise BadInput(f"{task.source} came to turn {task.turn} of {last}: an input of the copy lacks what its ticks say")
     newest_checkpoint.write(log, runner.tasks, there.worker.name, family="moved")

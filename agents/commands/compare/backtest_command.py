@@ -40,7 +40,7 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, form: TextForm, 
 
 
 def _for_programs(form: TextForm, card: ScoreCard) -> Iterator[str]:
-    if form == "json":  # in one line, for logs and pipes
+    if form == "json":  # on one line, for logs and pipes
         yield orjson.dumps(card).decode()
     else:
         yield from output_table.document(form, card)

@@ -62,17 +62,18 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
         raise BadInput("-o svg draws what --frontier asks for: give --frontier vertical.risk_cpu=0.005,0.02,0.08")
     if flags.rows == "sample" and flags.form != "parquet":
         raise BadInput(f"samples are written as Parquet only, not as {flags.form}: give -o parquet --fileoutput FILE.parquet")
+    # a policy that is also the baseline is scored once
     wanted = list(dict.fromkeys((flags.baseline, *policies, *SIDES)))
     prices = price_list.read(flags.prices)
     scores = _scores(settings, file, wanted, flags, prices)
     baseline = scores[0]
     differences = {score.name: difference(baseline, score) for score in scores[1:]}
     candidates = [score for text, score in zip(wanted, scores, strict=True) if text in policies and text not in SIDES]
-    said = [*_about(baseline, prices), *_resolution(scores)]
+    sentences = [*_about(baseline, prices), *_resolution(scores)]
     rows, exact = list(comparison_table.shown(scores, differences, prices)), list(comparison_table.workload_rows(scores))
     whole = comparison_table.as_object(scores, differences, prices)
     if flags.rows == "workload":
-        comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+        comparison_output.write(flags.form, flags.to, PrintedComparison(sentences, rows, exact, whole))
     crossed = [sentence for score in candidates for sentence in _crossed(score, differences.get(score.name), gates)]
     for sentence in crossed:
         note(sentence)
@@ -85,16 +86,18 @@ def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags:
     if flags.rows != "workload":
         raise BadInput("--frontier has no rows of samples: give --policy once for each value")
     scores = _scores(settings, file, frontier.specs(policy, knob), flags, prices)
-    said = [
+    sentences = [
         *_about(scores[1], prices)[:1],
         "requests are means over container time; CPU and memory against upstream's margin of 0.15",
     ]
     exact = list(comparison_table.workload_rows(scores))
-    found = list(frontier.rows(scores))
+    rows = list(frontier.rows(scores))
     recording = file.parent.name if file.name == "usage.parquet" else file.stem
     picture = frontier_picture.drawn(recording, frontier.points(scores), knob.partition("=")[0].strip(), policy)
-    whole = {"frontier": found, **comparison_table.as_object(scores, {}, prices)}
-    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole, picture))
+    whole = {"frontier": rows, **comparison_table.as_object(scores, {}, prices)}
+    comparison_output.write(
+        flags.form, flags.to, PrintedComparison([*sentences, *_resolution(scores)], rows, exact, whole, picture)
+    )
     return 0
 
 
@@ -103,16 +106,16 @@ def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, fl
     if top < 1:
         raise BadInput(f"--top {top} shows nothing; give 1 or more")
     prices = price_list.read(flags.prices)
-    one, two = _scores(settings, file, policies, flags, prices)
-    rows = list(comparison_table.differing(one, two, top))
-    total = difference(one, two)
-    changed = f"cost {total.cost.estimate:+.1%}, OOM kills {total.kills.estimate:+.0f}, over {len(one.workloads)} workloads"
-    said = [f"'{two.name}' against '{one.name}': {changed}; first those that differ most", f"prices: {prices}"]
+    first, second = _scores(settings, file, policies, flags, prices)
+    rows = list(comparison_table.differing(first, second, top))
+    total = difference(first, second)
+    changed = f"cost {total.cost.estimate:+.1%}, OOM kills {total.kills.estimate:+.0f}, over {len(first.workloads)} workloads"
+    sentences = [f"'{second.name}' against '{first.name}': {changed}; first those that differ most", f"prices: {prices}"]
     if not rows:
-        said.append("no workload differs")
-    exact = list(comparison_table.workload_rows([one, two]))
-    whole = comparison_table.as_object([one, two], {two.name: total}, prices)
-    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+        sentences.append("no workload differs")
+    exact = list(comparison_table.workload_rows([first, second]))
+    whole = comparison_table.as_object([first, second], {second.name: total}, prices)
+    comparison_output.write(flags.form, flags.to, PrintedComparison(sentences, rows, exact, whole))
     return 0
 
 
@@ -126,6 +129,7 @@ def _scores(
             return policy_runs.run(file, specs, settings, prices, flags.jobs)
     with TemporaryDirectory(prefix="ullage-samples-") as folder:
         with stoppable():
+            # a sample a row is too much for memory, so each policy writes its own parts as it goes
             scores = policy_runs.run(file, specs, settings, prices, flags.jobs, Path(folder))
         comparison_output.samples(Path(folder), flags.to)
         return scores
@@ -147,12 +151,12 @@ def _resolution(scores: Sequence[PolicyScore]) -> list[str]:
 
 
 def _crossed(score: PolicyScore, against: PolicyDifference | None, gates: Gates) -> list[str]:
-    found = []
+    sentences = []
     if gates.max_oom is not None and score.gated_kills > gates.max_oom:
-        found.append(f"policy '{score.name}': {score.gated_kills} OOM kills are more than --max-oom {gates.max_oom}")
+        sentences.append(f"policy '{score.name}': {score.gated_kills} OOM kills are more than --max-oom {gates.max_oom}")
     if gates.max_regression is not None and against is not None and against.regression > gates.max_regression:
-        found.append(
+        sentences.append(
             f"policy '{score.name}': cost {against.cost.estimate:+.1%} and OOM kills {against.kills.estimate:+.0f} against "
             f"'{against.baseline}' are more than --max-regression {gates.max_regression:.0%}"
         )
-    return found
+    return sentences

@@ -22,7 +22,7 @@ ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md"
 class PrintedComparison:
     """Sentences, a table for people, rows for programs, and everything as JSON."""
 
-    said: Sequence[str]
+    sentences: Sequence[str]
     rows: Sequence[Row]
     exact: Sequence[Row]
     whole: object
@@ -59,14 +59,14 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
         case "svg":
             yield what.picture
         case "html":
-            yield from html_table.lines("Policies compared", what.said, what.rows)
+            yield from html_table.lines("Policies compared", what.sentences, what.rows)
         case "md":
             yield from output_table.lines("md", what.rows, what.exact)
             yield ""
-            for sentence in what.said:
+            for sentence in what.sentences:
                 yield f"{sentence}  "
         case _:
-            yield from output_table.fitted(form, what.said)
+            yield from output_table.fitted(form, what.sentences)
             yield from output_table.lines(
                 "wide" if form == "wide" else "table", what.rows, what.exact, spare=comparison_table.SPARE
             )
@@ -98,6 +98,7 @@ def _parquet(to: Path | None, rows: Sequence[Row]) -> None:
         lines = Path(folder) / "rows.jsonl"
         lines.write_bytes(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
         source, target = (str(path).replace("'", "''") for path in (lines, to))
+        # DuckDB takes no parameters in COPY, hence the doubled quotes
         copy = "COPY (SELECT * FROM read_json('SOURCE', format='newline_delimited')) TO 'TARGET' (FORMAT parquet)"
         with _writing(to), duckdb.connect() as db:
             db.execute(copy.replace("SOURCE", source).replace("TARGET", target))

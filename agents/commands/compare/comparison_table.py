@@ -66,13 +66,14 @@ def _over(score: PolicyScore, resource: str) -> str:
 def _early(score: PolicyScore) -> str:
     """The same share of the first 12 hours of each container alone, in which a policy knows hardly anything of it."""
     hours = score.total("first_12h_hours")
-    spent = sum(each.cpu_over_first_12h * each.first_12h_hours for each in score.workloads.values())
+    spent = sum(figures.cpu_over_first_12h * figures.first_12h_hours for figures in score.workloads.values())
     return f"{spent / hours:.2%}" if hours else "-"
 
 
 def _short(score: PolicyScore) -> str:
-    """CPU used above the request, as a share of all CPU used: what would be throttled where others take the rest of a node."""
+    """CPU used above the request, as a share of all CPU used."""
     used, requested, slack = (score.total(f"cpu_{what}") for what in ("used", "requested", "slack"))
+    # what would be throttled where others take the rest of a node: use = requested - slack + short
     return f"{(used + slack - requested) / used:.2%}" if used else "-"
 
 
@@ -104,7 +105,7 @@ def _named(figures: WorkloadFigures) -> dict[str, object]:
 
 
 def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> dict[str, object]:
-    """All of it as JSON. A regression from no kills to some is null."""
+    """All of it as JSON."""
     return {
         "prices": asdict(prices),
         "policies": [
@@ -112,41 +113,47 @@ def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDif
             for score in scores
         ],
         "differences": [
+            # JSON has no infinity, which is the regression from no kills to some
             {**asdict(difference), "regression": None if isinf(difference.regression) else difference.regression}
             for difference in differences.values()
         ],
     }
 
 
-def differing(one: PolicyScore, two: PolicyScore, top: int) -> Iterator[Row]:
+def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int) -> Iterator[Row]:
     """The workloads that differ most between two policies: half of them in cost, half in risk."""
-    pairs = [(one.workloads[name], two.workloads[name]) for name in one.workloads if name in two.workloads]
+    pairs = [
+        (first_policy.workloads[name], second_policy.workloads[name])
+        for name in first_policy.workloads
+        if name in second_policy.workloads
+    ]
     by_cost = sorted(pairs, key=lambda pair: (-abs(pair[1].cost - pair[0].cost), pair[0].workload))
     by_risk = sorted(pairs, key=lambda pair: (-_risk(*pair), pair[0].workload))
     in_turn = (pair for both in zip(by_risk, by_cost, strict=True) for pair in both)
     taken = dict.fromkeys(first.workload for first, second in in_turn if first != second)
     for name in list(taken)[:top]:
-        yield _difference(one.workloads[name], two.workloads[name], one.name, two.name)
+        yield _difference(first_policy.workloads[name], second_policy.workloads[name], first_policy.name, second_policy.name)
 
 
-def _risk(one: WorkloadFigures, two: WorkloadFigures) -> float:
-    """How much their risks for a workload differ: kills count most, then time over requested memory, then over requested CPU."""
-    kills, memory, cpu = two.kills - one.kills, two.memory_over - one.memory_over, two.cpu_over - one.cpu_over
+def _risk(before: WorkloadFigures, after: WorkloadFigures) -> float:
+    """How much their risks for a workload differ."""
+    kills, memory, cpu = after.kills - before.kills, after.memory_over - before.memory_over, after.cpu_over - before.cpu_over
+    # an order only: a kill costs more than any time over memory, and that more than CPU, which only throttles
     return abs(kills) + abs(memory) / 10 + abs(cpu) / 100
 
 
-def _difference(one: WorkloadFigures, two: WorkloadFigures, first: str, second: str) -> Row:
-    workload = Workload.parse(one.workload)
+def _difference(before: WorkloadFigures, after: WorkloadFigures, first: str, second: str) -> Row:
+    workload = Workload.parse(before.workload)
     return {
         "namespace": workload.namespace,
         "workload": f"{workload.kind}/{workload.name}",
-        "cost": f"{one.cost:.3f} → {two.cost:.3f}",
-        "difference": f"{two.cost - one.cost:+.3f}",
-        "cpu (core-hours)": f"{one.cpu_requested:.2f} → {two.cpu_requested:.2f}",
-        "memory (GiB-hours)": f"{one.memory_requested:.2f} → {two.memory_requested:.2f}",
-        "OOM kills": f"{one.kills} → {two.kills}",
-        "cpu over": f"{one.cpu_over:.1%} → {two.cpu_over:.1%}",
-        "memory over": f"{one.memory_over:.1%} → {two.memory_over:.1%}",
-        "changes": f"{one.changes} → {two.changes}",
+        "cost": f"{before.cost:.3f} → {after.cost:.3f}",
+        "difference": f"{after.cost - before.cost:+.3f}",
+        "cpu (core-hours)": f"{before.cpu_requested:.2f} → {after.cpu_requested:.2f}",
+        "memory (GiB-hours)": f"{before.memory_requested:.2f} → {after.memory_requested:.2f}",
+        "OOM kills": f"{before.kills} → {after.kills}",
+        "cpu over": f"{before.cpu_over:.1%} → {after.cpu_over:.1%}",
+        "memory over": f"{before.memory_over:.1%} → {after.memory_over:.1%}",
+        "changes": f"{before.changes} → {after.changes}",
         "from → to": f"{first} → {second}",
     }

@@ -13,13 +13,13 @@ MARGINS = (0.0, 0.15, 0.3, 0.6)
 
 def specs(policy: str, knob: str) -> list[str]:
     """The policies to compare, as `backtest --policy` names them. `knob`: `vertical.risk_cpu=0.01,0.05`. Raises BadInput."""
-    name, equals, values = knob.partition("=")
-    found = [value.strip() for value in values.split(",") if value.strip()]
-    if not equals or len(found) < 2 or len(set(found)) < len(found):  # noqa: PLR2004  # a line has two ends
+    name, equals, listed = knob.partition("=")
+    values = [value.strip() for value in listed.split(",") if value.strip()]
+    if not equals or len(values) < 2 or len(set(values)) < len(values):  # noqa: PLR2004  # a line has two ends
         raise BadInput(f"--frontier '{knob}' is no setting with several values: give vertical.risk_cpu=0.01,0.02,0.05")
     decides = "" if policy in {"default", ""} else f",vertical.policy={policy}"
     margins = [f"upstream, margin {margin:g}:vertical.margin={margin:g},updates.profile=upstream" for margin in MARGINS]
-    return [*margins, *(f"{name} {value}:{name.strip()}={value}{decides}" for value in found)]
+    return [*margins, *(f"{name} {value}:{name.strip()}={value}{decides}" for value in values)]
 
 
 def rows(scores: Sequence[PolicyScore]) -> Iterator[Row]:
@@ -62,14 +62,14 @@ def points(scores: Sequence[PolicyScore]) -> list[FrontierPoint]:
     """A point for each policy, in the order in which they were asked for."""
     base = next(score for score in scores if score.name.endswith(f"margin {MARGINS[1]:g}"))
     cpu, memory = (base.total(f"{resource}_requested") or 1.0 for resource in ("cpu", "memory"))
-    found = []
+    points = []
     for score in scores:
         cores, size, over, kills = _figures(score)
         days = (score.total("container_hours") or 1.0) / 24
         upstream = score.name.startswith("upstream")
         label = score.name.rpartition(" ")[2]  # the margin, or the setting's value
-        found.append(FrontierPoint(label, upstream, cores / cpu, size / memory, over, kills / days))
-    return found
+        points.append(FrontierPoint(label, upstream, cores / cpu, size / memory, over, kills / days))
+    return points
 
 
 def _figures(score: PolicyScore) -> tuple[float, float, float, float]:

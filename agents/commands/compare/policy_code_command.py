@@ -62,13 +62,14 @@ def lint(text: str, limits: PolicyLimits) -> int:
 def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
     """Try a policy on made-up containers in two processes, and score it on a made-up trace beside the built-in estimator."""
     source = policy_sources.read(text)
-    one, two = (policy_process.run(source.name, limits, policy_trial.tried, text) for _ in range(2))
-    unlike = one.unlike or two.unlike
-    if not unlike and one.digest != two.digest:
+    # two processes: what depends on hash seeds or memory addresses answers alike within one
+    first, second = (policy_process.run(source.name, limits, policy_trial.tried, text) for _ in range(2))
+    unlike = first.unlike or second.unlike
+    if not unlike and first.digest != second.digest:
         unlike = "in another process, it answers otherwise"
     sentence(f"policy {source.reference}")
     sentence(f"deterministic: {'yes' if not unlike else f'no; {unlike}'}")
-    sentence(f"time: {min(one.seconds, two.seconds) * 1000:.2f} ms for 1,000 containers")
+    sentence(f"time: {min(first.seconds, second.seconds) * 1000:.2f} ms for 1,000 containers")
     with TemporaryDirectory(prefix="ullage-policy-") as folder:
         flags = ComparisonFlags((), "table", None, None, baseline="default")
         comparison_command.compare(settings, policy_trial.write_trace(Path(folder)), (text,), flags, Gates())
@@ -93,13 +94,13 @@ def _type_faults(source: PolicySource) -> list[str]:
     with TemporaryDirectory(prefix="ullage-types-") as folder:
         options = ["--strict", "--follow-imports=silent", "--no-error-summary", "--no-color-output", "--cache-dir", folder]
         command = [sys.executable, "-m", "mypy", *options, str(source.where)]
-        found = subprocess.run(  # noqa: S603  # our own arguments; mypy reads the file and does not run it
+        mypy = subprocess.run(  # noqa: S603  # our own arguments; mypy reads the file and does not run it
             command, env={**os.environ, "MYPYPATH": root}, capture_output=True, text=True, check=False
         )
-    if found.returncode > 1:
-        note(f"mypy did not work, so types are not checked: {found.stderr.strip()[:300]}")
+    if mypy.returncode > 1:
+        note(f"mypy did not work, so types are not checked: {mypy.stderr.strip()[:300]}")
         return []
-    return [line for line in found.stdout.splitlines() if ": error:" in line]
+    return [line for line in mypy.stdout.splitlines() if ": error:" in line]
 
 
 # The file that `ullage policy new` writes: a small policy that works, with comments that say what to change.

@@ -45,10 +45,12 @@ def run(  # noqa: PLR0913, PLR0917  # what is compared, and how
         rows = None if samples is None else _rows(samples / f"{number:03d}", spec.name)
         note(f"policy '{spec.name}' ...")
         if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
+            # strangers' code, so a process of its own with limits
             scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices, rows)
         else:
             done = played(file, spec.settings, jobs, rows, mode=spec.mode)
             scores[spec.name] = _scored(spec.name, done, "ours", prices)
+    # `recorded` and `oracle` are figures of any run, so they cost a run only where no policy had one
     if done is None:
         done = played(file, settings, jobs)
     for spec in specs:
@@ -77,9 +79,11 @@ def played(
         return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True, samples=samples, mode=mode)
     if mode is not None:
         raise BadInput(f"'{file}' has policies, which say how pods are changed; only a usage trace is changed as '@' says")
-    found = recorded_log.reading(settings, file)
-    with log_factory.log(found) as log:
-        backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums(), samples=samples))
+    fitted = recorded_log.reading(settings, file)
+    with log_factory.log(fitted) as log:
+        backtest = Backtest(
+            stages(fitted), log_factory.topics(fitted), fitted.updates, Score(sums=ContainerSums(), samples=samples)
+        )
         backtest.play(log)
         if samples is not None:
             samples.write(backtest.score.containers)
@@ -88,5 +92,5 @@ def played(
 
 def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
     recorded = {total.workload: (total.cpu.seconds, total.memory.seconds) for total in part.totals("oracle")}
-    found = figures(part.totals(side), recorded, prices)
-    return PolicyScore(name, found, part.card() if side == "ours" else None)
+    workloads = figures(part.totals(side), recorded, prices)
+    return PolicyScore(name, workloads, part.card() if side == "ours" else None)

@@ -61,6 +61,7 @@ def _policy(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
     if text == "default":
         return PolicySpec(text, base)
     if text == BASELINE:
+        # without the command line's settings: a baseline that moves with --set is none
         updates = UpdateSettings(profile=UpdaterProfile.UPSTREAM)
         return PolicySpec(text, base.model_copy(update={"vertical": VerticalSettings(), "updates": updates}))
     if text.endswith((".yaml", ".yml")):
@@ -72,9 +73,9 @@ def _policy(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
         head, colon, rest = text.partition(":")
         name, settings = (head, rest) if colon and "=" not in head else (text, text)
         return PolicySpec(name, load(flags=_flags([*given, *settings.split(",")])).settings)
-    known = ", ".join(("default", BASELINE, ADAPTIVE, *SIDES, *policy_sources.offered()))
+    names = ", ".join(("default", BASELINE, ADAPTIVE, *SIDES, *policy_sources.offered()))
     raise BadInput(
-        f"'{text}' is no policy: give {known}, a settings file (.yaml), a policy as code (.py), "
+        f"'{text}' is no policy: give {names}, a settings file (.yaml), a policy as code (.py), "
         "or settings such as vertical.margin=0.3"
     )
 

@@ -65,9 +65,9 @@ def scored(  # noqa: PLR0913  # all by keyword but what is scored
         try:
             parts = list(_dealt(trace, _processes(trace, settings, jobs if samples is None else 1)))
             if len(parts) > 1:
-                asked = [_Part(trace.part(who), settings, by_workload, mode) for who in parts]
-                found = worker_processes.run(("scoring", str(file)), _scored_part, asked, line.show)
-                whole = [part for part in found if part is not None]
+                parts_of_trace = [_Part(trace.part(who), settings, by_workload, mode) for who in parts]
+                scores = worker_processes.run(("scoring", str(file)), _scored_part, parts_of_trace, line.show)
+                whole = [part for part in scores if part is not None]
                 if len(whole) == len(parts):
                     return joined(whole)
                 note("records of this trace are set aside, and a scrape is set aside whole: scoring again in one process")

@@ -90,12 +90,13 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         topics = {name for stage in stages(fitted) for name in stage.reads}
+        # before the stretch is decided: retention must not take the answer away meanwhile
         lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
-        [found] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
-    if not found.turns:
+        [outcome] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
+    if not outcome.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
-    changes = list(_changes(rules, found))
-    output_table.print_text(flags.form, _lines(found, changes, flags.form), _object(found, changes))
+    changes = list(_changes(rules, outcome))
+    output_table.print_text(flags.form, _lines(outcome, changes, flags.form), _object(outcome, changes))
     if not changes:
         note("nothing of this is other than the log says, so both sides are the same")
     note("facts are as recorded; after the first difference the other side is an estimate")
@@ -110,6 +111,7 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     for item in given:
         group, _, name = item.partition("=")[0].partition(".")
         if group in _STAGES:
+            # the value as pydantic read it, not the text of the flag
             changed.setdefault(_STAGES[group], {})[name] = asdict(getattr(settings, group))[name]
             budget = settings.updates.budget if f"{group}.{name}" == _BUDGET[0] else budget
     rules = OtherRules(changed, () if policy is None else policy_file.read(policy), budget)
@@ -118,27 +120,27 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     return rules
 
 
-def _changes(rules: OtherRules, found: WhatIf) -> Iterator[str]:
+def _changes(rules: OtherRules, outcome: WhatIf) -> Iterator[str]:
     """What is other than in the log: a setting that has the value that it had all along is no other rule."""
-    for (stage, name), before in found.replaced.items():
-        was, now = " and ".join(orjson.dumps(each).decode() for each in before), rules.settings[stage][name]
+    for (stage, name), before in outcome.replaced.items():
+        was, now = " and ".join(orjson.dumps(value).decode() for value in before), rules.settings[stage][name]
         yield f"{stage}: {name} is {orjson.dumps(now).decode()} instead of {was}"
-    if found.replaced_budgets:
-        was = " and ".join(f"{each:g}" for each in sorted(found.replaced_budgets))
+    if outcome.replaced_budgets:
+        was = " and ".join(f"{budget:g}" for budget in sorted(outcome.replaced_budgets))
         yield f"control: every cluster's budget is {rules.budget:g} instead of {was}"
     yield from (f"policy '{policy.target}': mode {policy.update_mode.value}" for policy in rules.policies)
 
 
-def rows(found: WhatIf) -> dict[str, tuple[int, int]]:
+def rows(outcome: WhatIf) -> dict[str, tuple[int, int]]:
     """What both sides decided, by what it is."""
-    one, two = found.recorded, found.other
-    counts = {f"{noun} planned": (_planned(one, action), _planned(two, action)) for action, noun in _NOUN.items()}
+    recorded, other = outcome.recorded, outcome.other
+    counts = {f"{noun} planned": (_planned(recorded, action), _planned(other, action)) for action, noun in _NOUN.items()}
     for kind, noun in _OTHERS.items():
-        if one.others[kind] or two.others[kind]:
-            counts[f"{noun} planned"] = (one.others[kind], two.others[kind])
-    for guard in sorted(one.refused.keys() | two.refused.keys()):
-        counts[f"refused by '{guard}'"] = (one.refused[guard], two.refused[guard])
-    counts["containers whose memory went over the recommendation"] = (len(one.over), len(two.over))
+        if recorded.others[kind] or other.others[kind]:
+            counts[f"{noun} planned"] = (recorded.others[kind], other.others[kind])
+    for guard in sorted(recorded.refused.keys() | other.refused.keys()):
+        counts[f"refused by '{guard}'"] = (recorded.refused[guard], other.refused[guard])
+    counts["containers whose memory went over the recommendation"] = (len(recorded.over), len(other.over))
     return counts
 
 
@@ -146,37 +148,37 @@ def _planned(side: StretchDecisions, action: Action) -> int:
     return sum(update.action is action for update in side.updates.values())
 
 
-def _figures(found: WhatIf) -> dict[ContainerKey, tuple[tuple[float, float], tuple[float, float]]]:
+def _figures(outcome: WhatIf) -> dict[ContainerKey, tuple[tuple[float, float], tuple[float, float]]]:
     """Containers whose last recommendation is another."""
-    one, two = found.recorded.targets, found.other.targets
-    pairs = {key: (one[key], two[key]) for key in one if key in two}
+    recorded, other = outcome.recorded.targets, outcome.other.targets
+    pairs = {key: (recorded[key], other[key]) for key in recorded if key in other}
     return {key: pair for key, pair in pairs.items() if not all(map(_same, *pair))}
 
 
-def _same(one: float, two: float) -> bool:
-    return (isnan(one) and isnan(two)) or isclose(one, two, rel_tol=1e-9)
+def _same(recorded: float, other: float) -> bool:
+    return (isnan(recorded) and isnan(other)) or isclose(recorded, other, rel_tol=1e-9)
 
 
-def _lines(found: WhatIf, changes: Sequence[str], form: TextForm) -> Iterator[str]:
-    stretch = f"{found.first:%Y-%m-%d %H:%M:%S} to {found.last:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"{stretch}, {found.turns:,} ticks decided twice; nothing is changed"
+def _lines(outcome: WhatIf, changes: Sequence[str], form: TextForm) -> Iterator[str]:
+    stretch = f"{outcome.first:%Y-%m-%d %H:%M:%S} to {outcome.last:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"{stretch}, {outcome.turns:,} ticks decided twice; nothing is changed"
     yield from changes
     shown = [
         {"": what, "as recorded": a, "other rules": b, "difference": f"{b - a:+d}" if b != a else "="}
-        for what, (a, b) in rows(found).items()
+        for what, (a, b) in rows(outcome).items()
     ]
     yield from output_table.lines("wide" if form == "wide" else "table", shown, shown)
-    done = ", ".join(f"{count} {action.value}" for action, count in sorted(found.carried_out.items())) or "nothing"
+    done = ", ".join(f"{count} {action.value}" for action, count in sorted(outcome.carried_out.items())) or "nothing"
     yield f"carried out in the stretch, by the recorded outcomes: {done}"
-    yield from _listed("avoided", found.only_recorded())
-    yield from _listed("added", found.only_other())
-    moved = found.moved()
+    yield from _listed("avoided", outcome.only_recorded())
+    yield from _listed("added", outcome.only_other())
+    moved = outcome.moved()
     yield from _cut("at another time", [f"{_update(a)}, then {b.at:%H:%M:%S}" for a, b in moved])
-    yield from _cut("figures changed", [_figure(key, *pair) for key, pair in sorted(_figures(found).items())])
+    yield from _cut("figures changed", [_figure(key, *pair) for key, pair in sorted(_figures(outcome).items())])
 
 
 def _listed(title: str, updates: Sequence[PlannedUpdate]) -> Iterator[str]:
-    yield from _cut(title, [_update(update) for update in sorted(updates, key=lambda each: (each.at, each.pod))])
+    yield from _cut(title, [_update(update) for update in sorted(updates, key=lambda update: (update.at, update.pod))])
 
 
 def _cut(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -191,13 +193,13 @@ def _update(update: PlannedUpdate) -> str:
     return f"{update.at:%H:%M:%S} {update.action.value} {update.pod} ({update.workload})"
 
 
-def _figure(key: ContainerKey, one: tuple[float, float], two: tuple[float, float]) -> str:
+def _figure(key: ContainerKey, recorded: tuple[float, float], other: tuple[float, float]) -> str:
     cpu = (
-        f"cpu {event_descriptions.amount(cpu=one[0])} → {event_descriptions.amount(cpu=two[0])}"
-        if not _same(one[0], two[0])
+        f"cpu {event_descriptions.amount(cpu=recorded[0])} → {event_descriptions.amount(cpu=other[0])}"
+        if not _same(recorded[0], other[0])
         else ""
     )
-    memory = f"memory {_size(one[1])} → {_size(two[1])}" if not _same(one[1], two[1]) else ""
+    memory = f"memory {_size(recorded[1])} → {_size(other[1])}" if not _same(recorded[1], other[1]) else ""
     return f"{key[0]} {key[1]}: {', '.join(filter(None, (cpu, memory)))}"
 
 
@@ -205,21 +207,21 @@ def _size(size: float) -> str:
     return "-" if isnan(size) else event_descriptions.amount(memory=int(size))
 
 
-def _object(found: WhatIf, changes: Sequence[str]) -> dict[str, object]:
+def _object(outcome: WhatIf, changes: Sequence[str]) -> dict[str, object]:
     """For programs. Amounts are in cores and bytes."""
     return {
-        "from": found.first,
-        "to": found.last,
-        "ticks": found.turns,
+        "from": outcome.first,
+        "to": outcome.last,
+        "ticks": outcome.turns,
         "changes": changes,
-        "counts": {what: {"recorded": a, "other": b} for what, (a, b) in rows(found).items()},
-        "carried_out": {action.value: count for action, count in sorted(found.carried_out.items())},
-        "avoided": found.only_recorded(),
-        "added": found.only_other(),
-        "moved": [{"recorded": a, "other": b} for a, b in found.moved()],
+        "counts": {what: {"recorded": a, "other": b} for what, (a, b) in rows(outcome).items()},
+        "carried_out": {action.value: count for action, count in sorted(outcome.carried_out.items())},
+        "avoided": outcome.only_recorded(),
+        "added": outcome.only_other(),
+        "moved": [{"recorded": a, "other": b} for a, b in outcome.moved()],
         "figures": [
-            {"workload": key[0], "container": key[1], "recorded": _amounts(one), "other": _amounts(two)}
-            for key, (one, two) in sorted(_figures(found).items())
+            {"workload": key[0], "container": key[1], "recorded": _amounts(recorded), "other": _amounts(other)}
+            for key, (recorded, other) in sorted(_figures(outcome).items())
         ],
     }
 

@@ -35,9 +35,9 @@ def run(load: Callable[[], Settings], form: OutputForm = "table") -> int:
     if form not in output_table.PEOPLE:
         checks = list(all_checks(load))
         output_table.print_rows(
-            form, [{"check": each.name, "level": each.level, "finding": each.finding, "fix": each.fix} for each in checks]
+            form, [{"check": check.name, "level": check.level, "finding": check.finding, "fix": check.fix} for check in checks]
         )
-        return int(any(each.level == "fail" for each in checks))
+        return int(any(check.level == "fail" for check in checks))
     for check in all_checks(load):
         for line in output_table.judged(check.level, f"{check.name:<{_NAMES}} {check.finding}", width=4, indent=_NAMES + 1):
             data(line)
@@ -86,7 +86,7 @@ def java() -> DoctorCheck:
 
 
 def jars() -> DoctorCheck:
-    """Whether Kafka's jars are here, or can be fetched. To test that, it fetches the smallest missing one and discards it."""
+    """Whether Kafka's jars are here, or can be fetched, which is tried with the smallest one that is missing."""
     from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
     from streams.broker.jars import is_good
@@ -96,6 +96,7 @@ def jars() -> DoctorCheck:
     missing = [jar for jar in wanted if not is_good(folder / jar.file, jar)]
     if not missing:
         return DoctorCheck("ok", "jars", f"{len(wanted)} jars in {folder}")
+    # a mirror that is away shows with one small jar, without 38 MB of them
     problem = _fetching(min(missing, key=lambda jar: jar.size).coordinates)
     if problem is None:
         return DoctorCheck(
@@ -205,7 +206,8 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
     except UllageError as error:
         yield DoctorCheck("fail", "topics", str(error), "see the lines above")
         return
-    if len(wrong) >= len(TOPICS) - 1 and len(counts) == 1 and not any(each.endswith("missing") for each in wrong):
+    # every topic of the log has another number: then the setting here is wrong, and not the log
+    if len(wrong) >= len(TOPICS) - 1 and len(counts) == 1 and not any(fault.endswith("missing") for fault in wrong):
         (count,) = counts
         finding = f"all {len(TOPICS)} have {count} partitions, and topics.partitions is {topics.partitions} here"
         yield DoctorCheck("fail", "topics", finding, f"give the log's number: export ULLAGE_TOPICS__PARTITIONS={count}")

@@ -58,6 +58,7 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
             yield _rights(api, component, settings)
         yield from _served(api, settings)
         yield _webhook(api, settings)
+        # also where the metrics API is turned off: an APIService that was left behind stops deletions of namespaces
         yield from _external_metrics(api, settings)
     except EdgeError as error:
         yield DoctorCheck("fail", "cluster", f"{where} does not answer: {error}", "is the kubeconfig right, and the context?")
@@ -143,19 +144,19 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
 
 def _resources(api: "Api", path: str) -> set[str]:
     """The plurals that an API group serves in a version; none where it is not there."""
-    return {str(each.get("name")) for each in _found(api, path).get("resources") or ()}
+    return {str(resource.get("name")) for resource in _object(api, path).get("resources") or ()}
 
 
 def _body(answer: "ApiResponse") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(answer.body)
-    return found
+    body: dict[str, Any] = json.loads(answer.body)
+    return body
 
 
 def _versions(api: "Api", group: str) -> list[str]:
-    return [str(each.get("version")) for each in _found(api, f"/apis/{group}").get("versions") or ()]
+    return [str(version.get("version")) for version in _object(api, f"/apis/{group}").get("versions") or ()]
 
 
-def _found(api: "Api", path: str) -> dict[str, Any]:
+def _object(api: "Api", path: str) -> dict[str, Any]:
     """What is below a path; empty where nothing is."""
     answer = _ask(api, path)
     return _body(answer) if answer.code == _OK else {}
@@ -181,13 +182,15 @@ def prometheus(settings: Settings) -> DoctorCheck:
 
     try:
         server = source_usage.prometheus(settings.prometheus, AnswerLimits(_TIMEOUT))
-        found = server.query(source_usage.metric_names(settings).count(), datetime.now(UTC))  # noqa: TID251  # as of now
+        counts = server.query(source_usage.metric_names(settings).count(), datetime.now(UTC))  # noqa: TID251  # as of now
     except BadInput as error:
         return DoctorCheck("fail", "usage", str(error), "look at prometheus.*")
     except EdgeError as error:
+        # no failure: the doctor often runs on a laptop, from where an address within the cluster is not reached
         fix = "is prometheus.url right? An address of the cluster's own answers only there: run this in the pod of source usage"
         return DoctorCheck("warn", "usage", f"Prometheus does not answer: {error}", fix)
-    count = next((int(float(series.value[1])) for series in found if series.value is not None), 0)
+    count = next((int(float(series.value[1])) for series in counts if series.value is not None), 0)
+    # where only loads are read there, usage of containers may be missing
     if count or settings.usage.reads != "prometheus":
         return DoctorCheck("ok", "usage", f"Prometheus at '{server.url}' answers, and has usage of {count} containers")
     finding = f"Prometheus at '{server.url}' has no usage of any container"
@@ -238,26 +241,28 @@ def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
 
 
 def _external_metrics(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
-    """Whether the API server reaches the metrics API; also where it is turned off, for what is left of it does harm."""
-    found = _found(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
-    if found:
+    """Whether the API server reaches the metrics API."""
+    service = _object(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
+
+    if service:
         ours = settings.metrics_api.namespace, settings.metrics_api.service
-        check = api_service(found, ours, wanted=settings.cluster.replicas)
+        check = api_service(service, ours, wanted=settings.cluster.replicas)
         if check is not None:
             yield check
 
 
 def _webhook_at_work(settings: Settings, registered: DoctorCheck) -> DoctorCheck:
-    """Whether a registered webhook renews its Lease: after a crash the registration stays, and pods start as they are."""
+    """Whether a registered webhook is at work."""
     from agents.processes.consumer import eviction_objection
 
     try:
-        objected = eviction_objection(settings)()
+        # its Lease shows it: after a crash the registration stays, and pods start as they are
+        objection = eviction_objection(settings)()
     except EdgeError:  # this account may not look at the Lease
         return registered
-    if objected is None:
+    if objection is None:
         return registered
-    return DoctorCheck("warn", "webhook", f"{registered.finding}, but {objected}", "start `ullage consumer webhook`")
+    return DoctorCheck("warn", "webhook", f"{registered.finding}, but {objection}", "start `ullage consumer webhook`")
 
 
 def webhook(code: int, name: str, *, applied: bool) -> DoctorCheck:
@@ -298,7 +303,7 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
     if name in named:
         yield DoctorCheck("ok", "name", f"sources name cluster '{name}' in the log")
     elif named:
-        there = ", ".join(f"'{each}'" for each in sorted(named))
+        there = ", ".join(f"'{cluster}'" for cluster in sorted(named))
         yield DoctorCheck("fail", "name", f"no source names cluster '{name}' in the log, but {there}", "set cluster.name")
     else:
         yield DoctorCheck("warn", "name", "no source has named a cluster in the log", "start `ullage source kube`")
@@ -314,11 +319,11 @@ _RESTART = "start `ullage consumer webhook`, which renews them"
 
 def ended_authorities(configuration: Mapping[str, Any], now: datetime) -> DoctorCheck | None:
     """A warning if the API server trusts nobody any more by a MutatingWebhookConfiguration; None if it does."""
-    for each in configuration.get("webhooks") or ():
-        bundle = (each.get("clientConfig") or {}).get("caBundle")
+    for webhook in configuration.get("webhooks") or ():
+        bundle = (webhook.get("clientConfig") or {}).get("caBundle")
         if not bundle:  # the API server trusts whom its own system trusts
             continue
-        about = f"webhook '{each.get('name', '')}' of '{configuration['metadata']['name']}'"
+        about = f"webhook '{webhook.get('name', '')}' of '{configuration['metadata']['name']}'"
         try:
             still_good = certificates.joined([base64.b64decode(bundle)], now)
         except (BadInput, binascii.Error):
@@ -330,13 +335,13 @@ def ended_authorities(configuration: Mapping[str, Any], now: datetime) -> Doctor
 
 def served_by(configuration: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The Services, by namespace and name, that a MutatingWebhookConfiguration leads to."""
-    found = [(each.get("clientConfig") or {}).get("service") for each in configuration.get("webhooks") or ()]
-    yield from sorted({(each.get("namespace", ""), each.get("name", "")) for each in found if each})
+    services = [(webhook.get("clientConfig") or {}).get("service") for webhook in configuration.get("webhooks") or ()]
+    yield from sorted({(service.get("namespace", ""), service.get("name", "")) for service in services if service})
 
 
-def api_service(found: Mapping[str, Any], ours: tuple[str, str], *, wanted: bool) -> DoctorCheck | None:
+def api_service(registration: Mapping[str, Any], ours: tuple[str, str], *, wanted: bool) -> DoctorCheck | None:
     """What is wrong with the APIService of external metrics; None where nothing is. `ours`: namespace and name of our Service."""
-    name, spec = found["metadata"]["name"], found.get("spec") or {}
+    name, spec = registration["metadata"]["name"], registration.get("spec") or {}
     service = spec.get("service") or {}
     where = service.get("namespace", ""), service.get("name", "")
     if where != ours:
@@ -344,7 +349,7 @@ def api_service(found: Mapping[str, Any], ours: tuple[str, str], *, wanted: bool
             return None
         finding = f"'{name}' is served by Service '{'/'.join(where)}', so no HPA sees our forecasts; a group has one server"
         return DoctorCheck("warn", "apis", finding, "scale directly (docs/replicas.md), or take the other adapter away")
-    bad = [each for each in (found.get("status") or {}).get("conditions") or () if each.get("type") == "Available"]
+    bad = [c for c in (registration.get("status") or {}).get("conditions") or () if c.get("type") == "Available"]
     if not bad or bad[0].get("status") == "True":
         return DoctorCheck("ok", "apis", f"'{name}' is served by us") if wanted else None
     why = f"{bad[0].get('reason', '')}: {bad[0].get('message', '')}"

@@ -36,13 +36,13 @@ class TableChoice:
 def show(settings: Settings, choice: TableChoice, form: OutputForm = "table") -> None:
     """Print a line for each table, or for each entry of one table. Raises BadInput for a choice that leaves nothing."""
     rows, tables = list[Row](), set[str]()
-    for stage, partition, found in _states(settings, choice):
-        by_table = _chunks(found)
+    for stage, partition, state in _states(settings, choice):
+        by_table = _chunks(state)
         tables.update(by_table)
         if choice.table:
             rows.extend(_entries(stage, partition, by_table.get(choice.table, {}), choice.key))
         else:
-            rows.extend(_table(stage, partition, found.mark.turn, name, chunks) for name, chunks in sorted(by_table.items()))
+            rows.extend(_table(stage, partition, state.mark.turn, name, chunks) for name, chunks in sorted(by_table.items()))
     if choice.table and choice.table not in tables:
         raise BadInput(f"no checkpoint has a table '{choice.table}'; there are {', '.join(sorted(tables))}")
     output_table.print_rows(form, rows)
@@ -57,25 +57,25 @@ def _states(settings: Settings, choice: TableChoice) -> Iterator[tuple[str, int,
             topic = changelog_topic(fitted.worker.name, stage.name)
             for partition in range(log.partitions(topic) if has_topic(log, topic) else 0):
                 if choice.partition in (None, partition):
-                    found = newest_checkpoint(context, stage, partition, fitted.worker.name).found
-                    if found is not None:
+                    state = newest_checkpoint(context, stage, partition, fitted.worker.name).found
+                    if state is not None:
                         some = True
-                        yield stage.name, partition, found
+                        yield stage.name, partition, state
     if not some:
         raise BadInput(f"there is no such checkpoint in this log: has a worker named '{settings.worker.name}' run?")
 
 
-def _chunks(found: StoredState) -> Mapping[str, Mapping[str, bytes]]:
+def _chunks(state: StoredState) -> Mapping[str, Mapping[str, bytes]]:
     """The chunks of each table; the first word of a chunk's name is its table's."""
     by_table: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
-    for name, chunk in sorted(found.chunks.items()):
+    for name, chunk in sorted(state.chunks.items()):
         by_table[name.partition("/")[0]][name] = chunk
     return by_table
 
 
 def _table(stage: str, partition: int, turn: int, name: str, chunks: Mapping[str, bytes]) -> Row:
-    held = [_as_entries(chunk) for chunk in chunks.values()]
-    entries = sum(len(each) for each in held if each is not None)
+    entries = [_as_entries(chunk) for chunk in chunks.values()]
+    count = sum(map(len, filter(None, entries)))
     return {
         "stage": stage,
         "partition": partition,
@@ -83,17 +83,17 @@ def _table(stage: str, partition: int, turn: int, name: str, chunks: Mapping[str
         "table": name,
         "chunks": len(chunks),
         "bytes": sum(map(len, chunks.values())),
-        "entries": None if None in held else entries,
+        "entries": None if None in entries else count,
     }
 
 
 def _entries(stage: str, partition: int, chunks: Mapping[str, bytes], key: str) -> Iterator[Row]:
     """The entries of a table; of a chunk of numbers its size."""
     for name, chunk in chunks.items():
-        held = _as_entries(chunk)
-        if held is None:
-            held = {name: f"{len(chunk)} bytes of numbers"}
-        for entry, value in sorted(held.items()):
+        entries = _as_entries(chunk)
+        if entries is None:
+            entries = {name: f"{len(chunk)} bytes of numbers"}
+        for entry, value in sorted(entries.items()):
             if key in entry:
                 text = value if isinstance(value, str) else orjson.dumps(value).decode()
                 yield {"stage": stage, "partition": partition, "name": entry, "value": text}
@@ -102,7 +102,7 @@ def _entries(stage: str, partition: int, chunks: Mapping[str, bytes], key: str) 
 def _as_entries(chunk: bytes) -> Mapping[str, object] | None:
     """The entries of a chunk; None for one that is no JSON object."""
     try:
-        held = orjson.loads(chunk)
+        entries = orjson.loads(chunk)
     except orjson.JSONDecodeError:
         return None
-    return held if isinstance(held, dict) else None
+    return entries if isinstance(entries, dict) else None

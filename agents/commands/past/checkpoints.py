@@ -64,15 +64,15 @@ def _row(kept: CheckpointSeen) -> Row:
 
 def export(settings: Settings, to: Path | None, vpa: str) -> int:
     """Write the checkpoints to a file or to the cluster; returns 1 when the cluster refused some, else 0."""
-    kept = list(_matching(settings, vpa))
+    checkpoints = list(_matching(settings, vpa))
     if to is not None:
-        _write(to, kept)
-        note(f"{len(kept)} checkpoints written to {to}")
+        _write(to, checkpoints)
+        note(f"{len(checkpoints)} checkpoints written to {to}")
         return 0
     api = Api(cluster_factory.connection(settings.cluster))
     pace = RateLimit(settings.status.rate, settings.status.burst)
-    refused = sum(not _put(api, pace, each) for each in kept)
-    note(f"{len(kept) - refused} of {len(kept)} checkpoints are in cluster '{settings.cluster.name}'")
+    refused = sum(not _put(api, pace, checkpoint) for checkpoint in checkpoints)
+    note(f"{len(checkpoints) - refused} of {len(checkpoints)} checkpoints are in cluster '{settings.cluster.name}'")
     return int(refused > 0)
 
 
@@ -92,15 +92,16 @@ def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
             else:
                 others.add(name if kept.workload.cluster == settings.cluster.name else f"{name} of '{kept.workload.cluster}'")
     if not matched:
-        known = f"; there are, among {len(others)}: {', '.join(sorted(others)[:5])}" if others else ""
-        raise BadInput(f"no worker remembers a VPA of cluster '{settings.cluster.name}' that matches --vpa '{vpa}'{known}")
+        names = f"; there are, among {len(others)}: {', '.join(sorted(others)[:5])}" if others else ""
+        raise BadInput(f"no worker remembers a VPA of cluster '{settings.cluster.name}' that matches --vpa '{vpa}'{names}")
 
 
 def _put(api: Api, pace: RateLimit, kept: CheckpointSeen) -> bool:
-    """Whether the cluster accepted it. Raises Unreachable, because then the others would fail, too."""
+    """Whether the cluster accepted it. Raises Unreachable."""
     try:
         pace.wait()
         write(api, kept)
+    # a cluster that is away would refuse all others, too, each after its patience
     except Unreachable:
         raise
     except EdgeError as error:
@@ -148,32 +149,34 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
         raise BadInput(f"there is no checkpoint in '{topic}' yet: has a worker named '{settings.worker.name}' run?")
 
 
-def restored(settings: VerticalSettings, partition: int, found: StoredState) -> Recommender:
+def restored(settings: VerticalSettings, partition: int, checkpoint: StoredState) -> Recommender:
     """The recommender that wrote this checkpoint. Raises BadInput for one of another form."""
     state = Recommender(settings, partition)
-    for name, dump in sorted(found.chunks.items()):
+    for name, dump in sorted(checkpoint.chunks.items()):
         try:
             state.load(name, dump)
+            # what a worker would go on with must come back byte for byte, or the export says something else than it
             same = state.dump(name) == dump
         except (KeyError, ValueError, IndexError, TypeError, struct.error, MsgspecError) as error:
-            raise _unreadable(partition, found, name, f"{type(error).__name__}: {error}") from error
+            raise _unreadable(partition, checkpoint, name, f"{type(error).__name__}: {error}") from error
         if not same:
-            raise _unreadable(partition, found, name, "what was read of it is not all there is")
+            raise _unreadable(partition, checkpoint, name, "what was read of it is not all there is")
     return state
 
 
 def _exported(state: Recommender, turn: int) -> Iterator[CheckpointSeen]:
-    """By VPA and container. Each recommender knows all VPAs, but only the usage of its own workloads."""
+    """By VPA and container."""
+    # each recommender knows all VPAs, but only the usage of its own partition's workloads
     members = ContainerIndex(state.usage, state.announced.table, state.policies, state.settings)
     members.add(state.usage.aggregates.keys())
     at = times.from_ms(turn)
-    targets = {held.policy.target for held in state.policies.vpas.values()} - {""}
+    targets = {vpa.policy.target for vpa in state.policies.vpas.values()} - {""}
     for target in sorted(targets):
         yield from aggregated_usage.export(state.intake, members, Workload.parse(target), at)
 
 
-def _unreadable(partition: int, found: StoredState, chunk: str, why: str) -> BadInput:
-    place = f"partition {partition} of stage '{NAME}' at turn {found.mark.turn}"
+def _unreadable(partition: int, checkpoint: StoredState, chunk: str, why: str) -> BadInput:
+    place = f"partition {partition} of stage '{NAME}' at turn {checkpoint.mark.turn}"
     return BadInput(
         f"the state of {place} is of another form than this program's, at '{chunk}' ({why}): use the version that wrote it"
     )

@@ -49,6 +49,7 @@ def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         whole = since is None and until is None
         wires = _wires(context, fitted, flags, whole=whole)
+        # a worker may publish while it is copied: verify must not take its newest turns for missing ones
         at_work = committed_turns.at_work(context, settings.worker.name, stages(fitted)) if whole else ()
         _written(context, file, Stretch(wires, since, until), flags, settings=fitted, at_work=sorted(at_work))
 
@@ -60,6 +61,7 @@ def record(settings: Settings, file: Path, length: str | None, flags: ExportFlag
     with log_factory.log_to_read(settings) as (log, fitted):
         context = LogContext.of(log, log_factory.topics(fitted))
         wires = _wires(context, fitted, flags, whole=False)
+        # by offset and not by time: event time may go faster or slower than this machine's
         begun = {(wire, p): log.end(wire, p) for wire in wires for p in range(log.partitions(wire))}
         note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
         with until_stopped():
@@ -82,14 +84,15 @@ def _moment(context: LogContext, text: str | None, flag: str) -> datetime | None
 
 
 def _wires(context: LogContext, settings: Settings, flags: ExportFlags, *, whole: bool) -> list[str]:
-    """The topics that the log has of those wanted. A whole log includes checkpoints, whose names cannot be replaced."""
-    known = [topic.name for topic in TOPICS]
+    """The topics that the log has of those wanted."""
+    names = [topic.name for topic in TOPICS]
     for name in flags.topics:
-        if name not in known:
-            raise BadInput(f"--topic '{name}' is none; there are: {', '.join(known)}")
+        if name not in names:
+            raise BadInput(f"--topic '{name}' is none; there are: {', '.join(names)}")
+    # with the checkpoints, from which `replay --verify` starts; their names are inside of bytes, and no pseudonym reaches them
     if whole and not flags.topics and flags.key_file is None:
         return copied_topics(context, stages(settings), settings.worker.name)
-    wires = [context.topics.wire(name) for name in flags.topics or known]
+    wires = [context.topics.wire(name) for name in flags.topics or names]
     return [wire for wire in wires if has_topic(context.log, wire)]
 
 

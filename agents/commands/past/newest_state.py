@@ -43,8 +43,9 @@ def newest_turn(
     """The state after the last turn of the log, and that turn's number (below 0 if there was none). Raises LogUnavailable.
 
     `worker`: the group whose checkpoints count. `say` receives a sentence on what the state lacks because the log no longer has
-    it. Topics that the log never had, because an older version wrote it, count as empty.
+    it. Topics that the log never had count as empty.
     """
+    # an older version's log lacks topics that came later
     stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
@@ -72,11 +73,11 @@ class ClusterStates:
     context: LogContext
     tick: NewestTick | None
     _settings: Settings
-    _said: set[str] = field(default_factory=set)
+    _notes: set[str] = field(default_factory=set)
 
     def of(self, name: str) -> tuple[State, int]:
         """That of the stage of this name in the cluster's partition, and its turn. Says once what the log has lost, or lacks."""
-        [stage] = [each for each in stages(self._settings) if each.name == name]
+        [stage] = [stage for stage in stages(self._settings) if stage.name == name]
         partition = self.context.topics.partition_of(self.context.cluster)
         state, turn = newest_turn(self.context, stage, partition, self._settings.worker.name, say=self._say_once)
         if self.tick is not None and 0 <= turn < times.to_ms(self.tick.at) - _BEHIND_MS:
@@ -104,8 +105,8 @@ class ClusterStates:
         return state
 
     def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
+        if sentence not in self._notes:
+            self._notes.add(sentence)
             note(sentence)
 
 
@@ -124,21 +125,22 @@ def cluster_states(settings: Settings) -> Iterator[ClusterStates]:
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:
-    found = newest_checkpoint(context, stage, partition, worker).found
-    state = None if found is None else _loaded(stage, partition, found)
-    if found is None or state is None:
+    checkpoint = newest_checkpoint(context, stage, partition, worker).found
+    state = None if checkpoint is None else _loaded(stage, partition, checkpoint)
+    if checkpoint is None or state is None:
         return None
     begins = {name: context.log.begin(context.topics.wire(name), partition) for name in stage.reads}
-    positions = {name: found.mark.positions.get(name, begins[name]) for name in stage.reads}
-    return TaskStart(found.mark.turn, positions, state, found.mark.tick)
+    positions = {name: checkpoint.mark.positions.get(name, begins[name]) for name in stage.reads}
+    return TaskStart(checkpoint.mark.turn, positions, state, checkpoint.mark.tick)
 
 
-def _loaded(stage: Stage, partition: int, found: StoredState) -> State | None:
+def _loaded(stage: Stage, partition: int, checkpoint: StoredState) -> State | None:
     """The state that a checkpoint holds; None for one that another version wrote in another form."""
     state = stage.open(partition)
     try:
-        for name in sorted(found.chunks):
-            state.load(name, found.chunks[name])
+        for name in sorted(checkpoint.chunks):
+            state.load(name, checkpoint.chunks[name])
+    # another version's form: replay from the beginning gives the state, only slower
     except (KeyError, ValueError, IndexError, TypeError, struct.error, MsgspecError):
         return None
     return state

@@ -27,8 +27,6 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode
 
 # What new pods of each workload would get from now on, by the updater's state: the webhook gives the same to a pod that begins.
-#
-# A pod that was admitted notes what its owner had asked for; that is what its template says, and where a new pod begins.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +43,26 @@ def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
     """By workload and container, where a new pod would get anything else than its owner asks for."""
     newest: dict[str, PodRecord] = {}
     for pod in updater.clusters.pods.values():
-        key, known = pod.fact.workload.key, newest.get(pod.fact.workload.key)
-        if pod.fact.workload.cluster == cluster and (known is None or pod.fact.created > known.fact.created):
+        key, newest_record = pod.fact.workload.key, newest.get(pod.fact.workload.key)
+        if pod.fact.workload.cluster == cluster and (newest_record is None or pod.fact.created > newest_record.fact.created):
             newest[key] = pod
     for key, pod in sorted(newest.items()):
         policy = updater.policies.of(key)
         governed = policy is not None and not policy.policy.foreign and policy.policy.patch_new_pods
         if policy is None or not governed or policy.policy.update_mode is UpdateMode.OFF or key in updater.clusters.reverts:
             continue
+        # what the owner asked for is what its template says, and so where a new pod begins
         yield from _of_pod(updater, replace(pod, fact=api_refusals.unpatched(pod.fact)))
 
 
 def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:
     advised = updater.advised(pod) or {}
-    for seen in pod.fact.containers:
-        target = advised[seen.name].target if seen.name in advised else Amounts()
-        cpu = seen.requests.cpu if target.cpu is None else target.cpu
-        memory = seen.requests.memory if target.memory is None else target.memory
-        if (cpu, memory) != (seen.requests.cpu, seen.requests.memory):
-            yield NewPodAmounts(pod.fact.workload.key, seen.name, seen.requests, Amounts(cpu, memory))
+    for container in pod.fact.containers:
+        target = advised[container.name].target if container.name in advised else Amounts()
+        cpu = container.requests.cpu if target.cpu is None else target.cpu
+        memory = container.requests.memory if target.memory is None else target.memory
+        if (cpu, memory) != (container.requests.cpu, container.requests.memory):
+            yield NewPodAmounts(pod.fact.workload.key, container.name, container.requests, Amounts(cpu, memory))
 
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
@@ -75,16 +74,17 @@ def run(settings: Settings, *, form: TextForm) -> None:
         updater = states.updater()
         scaler, turn = states.scaler()
     cluster = settings.cluster.name
-    held = updater.clusters.control.get(cluster)
-    control = None if held is None else held.event
+    record = updater.clusters.control.get(cluster)
+    control = None if record is None else record.event
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
     nodes = scaling_dry_run.pending(scaler, cluster, turn) if turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
+    # beside the plan: a pod that begins is patched also where no running one is changed
     begin = list(new_pod_amounts(updater, cluster))
     whole["new_pods"] = [
-        {"workload": each.workload, "container": each.container, "from": asdict(each.before), "to": asdict(each.after)}
-        for each in begin
+        {"workload": new.workload, "container": new.container, "from": asdict(new.before), "to": asdict(new.after)}
+        for new in begin
     ]
     table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_new_pod_lines(begin), *_node_lines(nodes)]
     output_table.print_text(form, table, whole)
@@ -92,7 +92,7 @@ def run(settings: Settings, *, form: TextForm) -> None:
 
 def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Counter[NoChange]:
     """How many of the cluster's other pods need no change, and why."""
-    listed = {each.candidate.situation.pod.fact.pod.uid for each in pods}
+    listed = {pod.candidate.situation.pod.fact.pod.uid for pod in pods}
     others = (uid for uid, pod in updater.clusters.pods.items() if pod.fact.workload.cluster == cluster and uid not in listed)
     return Counter(no_change(updater, uid) for uid in others)
 
@@ -100,17 +100,17 @@ def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Co
 def _lines(
     cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
 ) -> Iterator[str]:
-    said = "shadow: nobody has set a mode" if control is None else mode.describe(control)
+    state = "shadow: nobody has set a mode" if control is None else mode.describe(control)
     applied = control is not None and control.mode is Mode.APPLY
     yield "This only looks: nothing is changed."
-    yield f"cluster '{cluster}' is in mode {said}; at {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC"
+    yield f"cluster '{cluster}' is in mode {state}; at {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC"
     yield "What will be done:" if applied else "What would be done if its mode were apply:"
     if not pods:
         yield "  nothing"
     for action, verb in _VERB.items():
         mine = [pod for pod in pods if pod.refused is None and pod.candidate.action is action]
         if mine:
-            now = sum(not each.objections for each in mine)
+            now = sum(not pod.objections for pod in mine)
             yield f"  {_count(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
             yield from _by_workload(mine)
     refused = [pod for pod in pods if pod.refused is not None]
@@ -128,8 +128,8 @@ def _new_pod_lines(begin: Sequence[NewPodAmounts]) -> Iterator[str]:
     """What the webhook would give to pods that begin, whether or not a pod of today is changed."""
     if begin:
         yield "New pods would get:"
-    for each in begin:
-        yield f"  {each.workload.split('/', 1)[1]}  {each.container} {_change([(each.before, each.after)])}"
+    for new in begin:
+        yield f"  {new.workload.split('/', 1)[1]}  {new.container} {_change([(new.before, new.after)])}"
 
 
 def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
@@ -190,17 +190,18 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
 
 def _by_container(pods: Iterable[PodOutlook]) -> Mapping[str, Sequence[tuple[Amounts, Amounts]]]:
     """What each container requests in each of these pods, and what it would request."""
-    found: dict[str, list[tuple[Amounts, Amounts]]] = {}
+    amounts: dict[str, list[tuple[Amounts, Amounts]]] = {}
     for pod in pods:
         requests, _ = candidates.changes(pod.candidate.situation)
-        before = {seen.name: seen.requests for seen in pod.candidate.situation.pod.fact.containers}
+        before = {container.name: container.requests for container in pod.candidate.situation.pod.fact.containers}
         for name, wanted in requests.items():
-            found.setdefault(name, []).append((before[name], wanted))
-    return found
+            amounts.setdefault(name, []).append((before[name], wanted))
+    return amounts
 
 
 def _change(amounts: Sequence[tuple[Amounts, Amounts]]) -> str:
-    """In words. Pods of one workload may request different amounts, after a change that only some of them got."""
+    """In words."""
+    # pods of one workload request different amounts after a change that only some of them got
     cpu = [(before.cpu, after.cpu) for before, after in amounts if after.cpu is not None]
     memory = [(before.memory, after.memory) for before, after in amounts if after.memory is not None]
     return ", ".join(
@@ -220,7 +221,7 @@ def _memory(size: float | None) -> str:
 
 def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text: Callable[[float | None], str]) -> str:
     """The lowest and the highest amount on one side of some changes; an unset amount counts as lowest."""
-    amounts = sorted((change[side] for change in changes), key=lambda each: -1.0 if each is None else each)
+    amounts = sorted((change[side] for change in changes), key=lambda amount: -1.0 if amount is None else amount)
     least, most = text(amounts[0]), text(amounts[-1])
     return least if least == most else f"{least}..{most}"
 
@@ -248,9 +249,9 @@ def _object(
         "paused": control is not None and control.paused,
         "at": times.rfc3339(times.from_ms(turn)),
         "summary": {
-            "resized_in_place": sum(each.candidate.action is Action.RESIZE for each in wanted),
-            "restarted": sum(each.candidate.action is Action.EVICT for each in wanted),
-            "at_once": sum(not each.objections for each in wanted),
+            "resized_in_place": sum(pod.candidate.action is Action.RESIZE for pod in wanted),
+            "restarted": sum(pod.candidate.action is Action.EVICT for pod in wanted),
+            "at_once": sum(not pod.objections for pod in wanted),
             "waiting": dict(sorted(_waiting(wanted).items())),
             "left_alone": dict(sorted(Counter(pod.refused.guard for pod in pods if pod.refused is not None).items())),
             "unchanged": {why.name.lower(): number for why, number in sorted(unchanged.items())},
@@ -259,20 +260,20 @@ def _object(
     }
 
 
-def _pod(each: PodOutlook) -> dict[str, object]:
-    situation = each.candidate.situation
+def _pod(pod: PodOutlook) -> dict[str, object]:
+    situation = pod.candidate.situation
     requests, limits = candidates.changes(situation)
-    objection = each.refused or each.waits
+    objection = pod.refused or pod.waits
     return {
         "workload": situation.workload,
         "pod": situation.pod.fact.pod.name,
         "uid": situation.pod.fact.pod.uid,
-        "action": "leave alone" if each.refused is not None else _VERB[each.candidate.action],
-        "at_once": not each.objections,
-        "why": [reason.value for reason in each.candidate.why],
-        "from": {seen.name: _amounts(seen.requests) for seen in situation.pod.fact.containers if seen.name in requests},
-        "to": {name: _amounts(asked) for name, asked in requests.items()},
-        "limits": {name: _amounts(asked) for name, asked in limits.items()},
+        "action": "leave alone" if pod.refused is not None else _VERB[pod.candidate.action],
+        "at_once": not pod.objections,
+        "why": [reason.value for reason in pod.candidate.why],
+        "from": {c.name: _amounts(c.requests) for c in situation.pod.fact.containers if c.name in requests},
+        "to": {name: _amounts(request) for name, request in requests.items()},
+        "limits": {name: _amounts(limit) for name, limit in limits.items()},
         "guard": None if objection is None else objection.guard,
         "reason": None if objection is None else objection.reason,
     }

@@ -47,6 +47,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
         context,
         listed,
         committed=committed(context, worker, listed),
+        # a worker that is at work commits while the log is read
         again=lambda stage: committed(context, worker, [stage]),
     )
     for line in report_lines(report):
@@ -57,7 +58,8 @@ def _verify(context: LogContext, settings: Settings) -> int:
 
 
 def _print(context: LogContext, settings: Settings, form: TextForm) -> int:
-    """Print each decision. Stages read the decisions that were published, not those computed here, so nothing is appended."""
+    """Print each decision."""
+    # its stages read the decisions that were published, not those computed here, so nothing is appended
     runner = Runner(stages(settings), context)
     turns = decisions = 0
     while runner.read():

@@ -64,6 +64,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
         count = 0
         for count, lines in enumerate(_lines(records, codec, wanted, form), 1):
             for line in lines:
+                # who follows a pipe waits for each line
                 data(line, now=follow)
             if count == wanted.limit:
                 return
@@ -80,8 +81,8 @@ def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter
         kept: list[Record] = []
         for stretch in reverse_log_reader.since(log, wire, times.EPOCH):
             ordered = sorted(stretch, key=log_range.event_time_ms)
-            found = [record for record in _without_copies(iter(ordered)) if wanted.matches(record, _read(record, codec)[0])]
-            kept = [*found, *kept]
+            newest = [record for record in _without_copies(iter(ordered)) if wanted.matches(record, _read(record, codec)[0])]
+            kept = [*newest, *kept]
             if len(kept) >= count:
                 break
     for lines in _lines(iter(sorted(kept, key=log_range.event_time_ms)[-count:]), codec, wanted, form):
@@ -117,11 +118,12 @@ def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
     low, high = log.begin(topic, partition), log.end(topic, partition)
     while low < high:
         middle = (low + high) // 2
-        found = log.poll({(topic, partition): middle}, limit=1)
-        if not found or found[0].offset >= high or found[0].timestamp_ms >= moment_ms:
+        records = log.poll({(topic, partition): middle}, limit=1)
+        # compaction leaves gaps: the next record may lie beyond `high`
+        if not records or records[0].offset >= high or records[0].timestamp_ms >= moment_ms:
             high = middle
         else:
-            low = found[0].offset + 1
+            low = records[0].offset + 1
     return low
 
 
@@ -215,7 +217,7 @@ def _wire(topics: Topics, name: str) -> str:
 
 def _check_kind(kind: str | None) -> None:
     """Raises BadInput for a type that no record can have."""
-    known = [*sorted(each.event.__name__ for each in CATALOGUE.kinds), *_OTHER_KINDS]
-    if kind is not None and kind not in known:
-        near = get_close_matches(kind, known, n=3) or known
+    names = [*sorted(kind_of_event.event.__name__ for kind_of_event in CATALOGUE.kinds), *_OTHER_KINDS]
+    if kind is not None and kind not in names:
+        near = get_close_matches(kind, names, n=3) or names
         raise BadInput(f"--type '{kind}' is no type of event; there are: {', '.join(near)}")

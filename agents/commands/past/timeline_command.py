@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Literal
 
 from agents.commands.past import timeline_rows
-from agents.commands.past.timeline_rows import TimelineEntry, TimelineFilter, ValueChange
+from agents.commands.past.timeline_rows import TimelineFilter, ValueChange
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
@@ -42,7 +43,8 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
     """Print the entries of the stretch."""
     topics = (*timeline_rows.TOPICS, *((timeline_rows.RECOMMENDATIONS,) if flags.all else ()))
     with _stretch(settings, flags) as (context, since, until):
-        entries = sorted(timeline_rows.read(context, topics, since, until, wanted), key=_moment)[: flags.limit]
+        # sources publish a scrape's facts together, so within a minute the log's order is not that of event time
+        entries = sorted(timeline_rows.read(context, topics, since, until, wanted), key=attrgetter("at"))[: flags.limit]
         lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, topics, before=since))
     shown = [{"time": f"{e.at:%Y-%m-%d %H:%M:%S}", **{n: getattr(e, n) for n in _COLUMNS}} for e in entries]
     exact = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
@@ -57,17 +59,17 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
 def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
     """Print each change of what a workload's containers request and are recommended. Raises BadInput."""
     with _stretch(settings, flags) as (context, since, until):
-        found = [key for key in timeline_rows.workload_named(context, asked) if flags.cluster in {None, key.partition("/")[0]}]
-        if not found:
+        keys = [key for key in timeline_rows.workload_named(context, asked) if flags.cluster in {None, key.partition("/")[0]}]
+        if not keys:
             raise BadInput(_never_recommended(context, asked))
-        if len(found) > 1:
-            raise BadInput(f"'{asked}' may be any of {', '.join(sorted(found)[:5])}: say which")
-        changes = sorted(timeline_rows.changes(context, found[0], since, until), key=_moment)[: flags.limit]
-        place = context.topics.partition_of(found[0])
+        if len(keys) > 1:
+            raise BadInput(f"'{asked}' may be any of {', '.join(sorted(keys)[:5])}: say which")
+        changes = sorted(timeline_rows.changes(context, keys[0], since, until), key=attrgetter("at"))[: flags.limit]
+        place = context.topics.partition_of(keys[0])
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(context.log, context.topics, timeline_rows.OF_VALUES, before=since, partition=place)
         )
-    _print(flags.form, f"History of {found[0]}", [_shown(change) for change in changes], [_exact(change) for change in changes])
+    _print(flags.form, f"History of {keys[0]}", [_shown(change) for change in changes], [_exact(change) for change in changes])
     if lost:
         note(lost)
 
@@ -79,11 +81,6 @@ def _never_recommended(context: LogContext, asked: str) -> str:
     if lost:
         return f"no recommendation for a workload '{asked}' is kept; {lost}. If it has another name, {give}"
     return f"nothing was ever recommended for a workload '{asked}': {give}"
-
-
-def _moment(of: TimelineEntry | ValueChange) -> datetime:
-    """The minute of a moment. Sources publish a scrape's facts together, so that within a minute the log's order differs."""
-    return of.at
 
 
 @contextmanager

@@ -92,6 +92,7 @@ def read(
         if record.partition and context.topics.topic(record.topic).keyed is KeySpace.BROADCAST:
             continue
         ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
+        # redelivery publishes a record twice, with one id
         if event is None or isinstance(event, _LEFT_OUT) or ident in seen or not is_news(event):
             continue
         seen.add(ident)
@@ -101,7 +102,8 @@ def read(
 
 
 def is_news(event: Event) -> bool:
-    """False of a leak that was told before: it is told again each hour."""
+    """False of a leak that was told before."""
+    # the recommender tells a leak again each hour, for readers that began later
     return not (isinstance(event, MemoryLeakFound) and event.again)
 
 

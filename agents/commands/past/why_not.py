@@ -37,8 +37,8 @@ KINDS = ("pod", "workload", "node")
 
 def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> None:
     """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
-    one = "workload" if asked[0].count("/") > 1 else "pod"
-    kind, name = (one, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
+    kind_of_name = "workload" if asked[0].count("/") > 1 else "pod"
+    kind, name = (kind_of_name, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
@@ -51,19 +51,17 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
 
 
 def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
-    """The scaler explains a pod that waits for a node, the updater any other pod.
-
-    The scaler's state, which is large, is not asked for what certainly waits for no node.
-    """
+    """The scaler explains a pod that waits for a node, the updater any other pod."""
     updater, cluster = states.updater(), states.context.cluster
     workload = _workload_named(updater, cluster, asked)
     if workload is not None:
         yield from _workload_lines(updater, cluster, workload)
         return
     pods = _going_by(updater, cluster, asked)
-    known = updater.clusters.pods.get(pods[0].uid) if len(pods) == 1 else None
-    if known is not None and known.fact.phase is not PodPhase.PENDING:
-        yield from _lines(updater, cluster, known.fact.pod, _outlooks(updater, cluster).get(known.fact.pod.uid))
+    record = updater.clusters.pods.get(pods[0].uid) if len(pods) == 1 else None
+    # the scaler's state is large, and is not read for what certainly waits for no node
+    if record is not None and record.fact.phase is not PodPhase.PENDING:
+        yield from _lines(updater, cluster, record.fact.pod, _outlooks(updater, cluster).get(record.fact.pod.uid))
         return
     from agents.logic.nodes.scaler import scaling_dry_run
 
@@ -95,21 +93,21 @@ def _about_node(states: ClusterStates, name: str) -> Iterator[str]:
 def _node_lines(scaler: "Scaler", turn: int, cluster: str, name: str) -> Iterator[str]:
     from agents.logic.nodes.scaler import scaling_dry_run
 
-    found = None if turn < 0 else scaling_dry_run.node_stays(scaler, cluster, name, turn)
-    if found is None and not _scales_nodes(scaler, cluster):
+    obstacles = None if turn < 0 else scaling_dry_run.node_stays(scaler, cluster, name, turn)
+    if obstacles is None and not _scales_nodes(scaler, cluster):
         raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(cluster)}")
-    if found is None:
+    if obstacles is None:
         raise BadInput(f"no source has published a node '{name}' of cluster '{cluster}', or it is gone")
     yield f"node {name} is there"
-    yield from _objections(found, otherwise="nothing holds it: the next look plans its removal")
+    yield from _objections(obstacles, otherwise="nothing holds it: the next look plans its removal")
 
 
-def _objections(found: "Sequence[ScalingObstacle]", *, otherwise: str) -> Iterator[str]:
-    for each in found:
-        yield f"  no: {each.code}: {each.reason}"
-        for key, value in each.numbers.items():
+def _objections(obstacles: "Sequence[ScalingObstacle]", *, otherwise: str) -> Iterator[str]:
+    for obstacle in obstacles:
+        yield f"  no: {obstacle.code}: {obstacle.reason}"
+        for key, value in obstacle.numbers.items():
             yield f"       {key}: {value}"
-    if not found:
+    if not obstacles:
         yield f"  {otherwise}"
 
 
@@ -121,7 +119,7 @@ def _about_workload(states: ClusterStates, asked: str) -> Iterator[str]:
 
 
 def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
-    pods = [one.fact.pod for one in updater.clusters.pods.values() if one.fact.workload.key == key]
+    pods = [record.fact.pod for record in updater.clusters.pods.values() if record.fact.workload.key == key]
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
     outlooks = _outlooks(updater, cluster)
@@ -136,11 +134,11 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
 def _workload_named(updater: Updater, cluster: str, asked: str) -> str | None:
     """The key of the one workload that goes by this name or NAMESPACE/NAME, where no pod goes by it; else None."""
     facts = [record.fact for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster]
-    if any(asked in (one.pod.uid, one.pod.name, f"{one.pod.namespace}/{one.pod.name}") for one in facts):
+    if any(asked in (fact.pod.uid, fact.pod.name, f"{fact.pod.namespace}/{fact.pod.name}") for fact in facts):
         return None
-    workloads = {one.workload for one in facts}
-    found = {each.key for each in workloads if asked in (each.name, f"{each.namespace}/{each.name}")}
-    return found.pop() if len(found) == 1 else None
+    workloads = {fact.workload for fact in facts}
+    keys = {workload.key for workload in workloads if asked in (workload.name, f"{workload.namespace}/{workload.name}")}
+    return keys.pop() if len(keys) == 1 else None
 
 
 def _going_by(updater: Updater, cluster: str, asked: str) -> list[PodName]:
@@ -160,16 +158,16 @@ def _only(pods: Sequence[PodName], cluster: str, asked: str) -> PodName:
 
 def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
     """The pods that should be changed, by uid."""
-    return {each.candidate.situation.pod.fact.pod.uid: each for each in outlook(updater, cluster)}
+    return {pod.candidate.situation.pod.fact.pod.uid: pod for pod in outlook(updater, cluster)}
 
 
 def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
     first, *others = _answers(updater, cluster, pod, mine)
     yield f"{pod.namespace}/{pod.name}: {first}"
     yield from others
-    known = updater.clusters.pods.get(pod.uid)
-    if known is not None and not (mine is not None and any(each.guard == "unpatched" for each in mine.objections)):
-        yield from _unpatched(updater, known.fact.workload.key)
+    record = updater.clusters.pods.get(pod.uid)
+    if record is not None and not (mine is not None and any(objection.guard == "unpatched" for objection in mine.objections)):
+        yield from _unpatched(updater, record.fact.workload.key)
 
 
 def _unpatched(updater: Updater, workload: str) -> Iterator[str]:
@@ -186,13 +184,14 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
         return
     wanted = " and ".join(reason.value for reason in mine.candidate.why)
     yield f"should be changed ({wanted}), by {_ACTIONS[mine.candidate.action]}"
-    for each in mine.objections:
-        yield f"  {'waits' if each.guard in WAITING else 'no'}: guard '{each.guard}' says: {each.reason}"
-        if (new := _NEW_PODS.get(mine.candidate.situation.policy.policy.update_mode)) and each.guard == "mode":
+
+    for objection in mine.objections:
+        yield f"  {'waits' if objection.guard in WAITING else 'no'}: guard '{objection.guard}' says: {objection.reason}"
+        if (new := _NEW_PODS.get(mine.candidate.situation.policy.policy.update_mode)) and objection.guard == "mode":
             yield f"  {new}"
-    held = updater.clusters.control.get(cluster)
-    obstacle = control.objection(None if held is None else held.event, cluster)
-    if obstacle is not None and "paused" not in {each.guard for each in mine.objections}:
+    record = updater.clusters.control.get(cluster)
+    obstacle = control.objection(None if record is None else record.event, cluster)
+    if obstacle is not None and "paused" not in {objection.guard for objection in mine.objections}:
         yield f"  no: {obstacle}"
     elif not mine.objections:
         yield "  nothing holds it back: the next interval plans for it"

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 import numpy as np
 
@@ -42,11 +43,11 @@ class ResourceOptions:
     @property
     def needs(self) -> ResourceNeeds:
         """The rules' settings."""
-        found = fleet_recommendations.NEEDS[self.estimators]
+        needs = fleet_recommendations.NEEDS[self.estimators]
         if self.history is None:
-            return found
+            return needs
         seconds = Seconds(self.history.total_seconds())
-        return replace(found, cpu_history=seconds, memory_history=seconds)
+        return replace(needs, cpu_history=seconds, memory_history=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,15 @@ def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: Resourc
     rows = {key: row for row, key in enumerate(containers)}
     cpu, memory = _estimates(context, rows, now, how.needs)
     kills = _kills(context, containers, now)
-    found = []
-    for key, (pods, request) in sorted(containers.items(), key=lambda one: one[0]):
+    result = []
+    for key, (pods, request) in sorted(containers.items(), key=itemgetter(0)):
         estimates, killed = (cpu[rows[key]], memory[rows[key]]), kills.get(key)
-        made = fleet_recommendations.recommend(estimates, request, killed, how.needs, how.sizes)
+        recommended = fleet_recommendations.recommend(estimates, request, killed, how.needs, how.sizes)
         why = (
             f"killed for want of memory at a request of {event_descriptions.amount(memory=killed)}" if killed is not None else ""
         )
-        found.append(ResourceRow(*key, pods, request, made, why if made else "not enough usage is known"))
-    return found
+        result.append(ResourceRow(*key, pods, request, recommended, why if recommended else "not enough usage is known"))
+    return result
 
 
 def _newest(pods: Sequence[PodChanged]) -> PodChanged:
@@ -108,9 +109,9 @@ class _Samples:
 
     def __init__(self, rows: Mapping[_Key, int], since: datetime, settings: PercentileSettings) -> None:
         self.since, self._rows = since, rows
-        self._seen = Percentiles("samples", settings)
+        self._percentiles = Percentiles("samples", settings)
         for workload, container in rows:
-            self._seen.rows.add((workload, container))
+            self._percentiles.rows.add((workload, container))
         self._counts = np.zeros(len(rows), np.int64)
 
     def add(self, event: MetricsScraped, column: Sequence[float]) -> None:
@@ -118,16 +119,18 @@ class _Samples:
         if event.at < self.since:
             return
         keys = zip(event.workloads, event.containers, column, strict=True)
-        found = [(self._rows[w, c], float(value)) for w, c, value in keys if (w, c) in self._rows and math.isfinite(value)]
-        if found:
-            rows, values = np.array([row for row, _ in found]), np.array([value for _, value in found])
-            self._seen.add(rows, values, event.at.timestamp())
+        # a container without a sample of this resource is NaN in a scrape, and one infinite value would spoil a histogram
+        samples = [(self._rows[w, c], float(value)) for w, c, value in keys if (w, c) in self._rows and math.isfinite(value)]
+        if samples:
+            rows, values = np.array([row for row, _ in samples]), np.array([value for _, value in samples])
+            self._percentiles.add(rows, values, event.at.timestamp())
             np.add.at(self._counts, rows, 1)
 
     def estimates(self) -> list[float]:
         """By row; NaN where nothing was seen."""
-        found = self._seen.estimates(np.arange(len(self._rows)))
-        return [float(value) if count else math.nan for value, count in zip(found, self._counts, strict=True)]
+        estimates = self._percentiles.estimates(np.arange(len(self._rows)))
+        # an empty histogram's percentile is its first bucket, which is no estimate
+        return [float(value) if count else math.nan for value, count in zip(estimates, self._counts, strict=True)]
 
 
 def _estimates(

@@ -44,7 +44,7 @@ class PoliciesInForce:
 
 def read(context: LogContext) -> PoliciesInForce:
     """What is in force in the context's cluster. Raises LogUnavailable."""
-    found = PoliciesInForce()
+    in_force = PoliciesInForce()
     tick = OperatorLog(context).newest_tick()
     for topic in _TOPICS:
         if not has_topic(context.log, context.topics.wire(topic)):
@@ -52,11 +52,12 @@ def read(context: LogContext) -> PoliciesInForce:
         for record in compacted_copy.read_present(context.log, context.topics, topic, 0):
             event = context.codec.decode_or_none(record)
             if isinstance(event, ControlChanged):
+                # the updater obeys no control with a fault, so it does not count here, either
                 if event.cluster == context.cluster and not any(faults(event)):
-                    found.control = event if tick is None else event.in_force_at(tick.at)
+                    in_force.control = event if tick is None else event.in_force_at(tick.at)
             elif event is not None:
-                found.policies.take(Recorded(event, record.place))
-    return found
+                in_force.policies.take(Recorded(event, record.place))
+    return in_force
 
 
 def marked(rows: Iterable[RecommendedContainer], in_force: PoliciesInForce) -> list[RecommendedContainer]:
@@ -74,11 +75,11 @@ def _word(row: RecommendedContainer, in_force: PoliciesInForce) -> str:
 
 def in_words(rows: Sequence[RecommendedContainer]) -> str:
     """As in `800m CPU, 2.00 GiB memory of what would be freed is held back (containers: HPA 2)`; empty if nothing is."""
-    held = [row for row in rows if row.held_back and row.worth > 0]
-    if not held:
+    rows_held_back = [row for row in rows if row.held_back and row.worth > 0]
+    if not rows_held_back:
         return ""
     amounts = request_totals.amount_texts(
-        math.fsum(row.saved.cpu or 0.0 for row in held), float(sum(row.saved.memory or 0 for row in held))
+        math.fsum(row.saved.cpu or 0.0 for row in rows_held_back), float(sum(row.saved.memory or 0 for row in rows_held_back))
     )
-    reasons = ", ".join(f"{word} {count}" for word, count in sorted(Counter(row.held_back for row in held).items()))
+    reasons = ", ".join(f"{word} {count}" for word, count in sorted(Counter(row.held_back for row in rows_held_back).items()))
     return f"{', '.join(amounts)} of what would be freed is held back (containers: {reasons})"

@@ -1,8 +1,7 @@
 """What every container requests and should request, from the log alone: one row for each container, the largest saving first.
 
 A recommendation is published again each hour and a pod every three, so the last hours of the log have all of them, however long
-the log is; the newest stretch is read first, and no more than is needed. Only the newest record of each workload is decoded. To
-sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about their ratio in clouds' prices.
+the log is; the newest stretch is read first, and no more than is needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from streams.codec.event_codec import header
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
-CORE_IN_BYTES = 8 << 30
+CORE_IN_BYTES = 8 << 30  # as much memory as a core counts for where rows are sorted by one number: clouds' prices, about
 _POD_REACH = timedelta(hours=8)
 """How far before the newest tick pods are looked for: twice the time after which each is stated again, and more."""
 _LATELY = timedelta(days=1)
@@ -121,8 +120,8 @@ def sentences_on_caps(rows: Iterable[RecommendedContainer], most: int) -> Iterat
     """What caps targets, in sentences: those of so many rows, and how many there are more."""
     capped = [row for row in rows if row.caps]
     for row in capped[:most]:
-        said = "; ".join(dict.fromkeys(cap.sentence for cap in row.caps))
-        yield f"{row.namespace}/{row.kind}/{row.workload} is held by {row.held_by}: {said}"
+        sentences = "; ".join(dict.fromkeys(cap.sentence for cap in row.caps))
+        yield f"{row.namespace}/{row.kind}/{row.workload} is held by {row.held_by}: {sentences}"
     if len(capped) > most:
         yield f"... and {len(capped) - most} more containers are held: `-o json` has each sentence as 'held_because'"
 
@@ -147,9 +146,9 @@ def rows_of(
 ) -> list[RecommendedContainer]:
     """The rows of some recommendations; `pods` has the containers of each pod, `refused` what guards say, of each workload."""
     rows = [
-        replace(row, caps=target_caps.of_container(decision, each, refused.get(decision.workload.key, ())))
+        replace(row, caps=target_caps.of_container(decision, container, refused.get(decision.workload.key, ())))
         for decision in decisions
-        for each, row in zip(decision.containers, _rows(decision, pods.get(decision.workload.key, ()), now), strict=True)
+        for container, row in zip(decision.containers, _rows(decision, pods.get(decision.workload.key, ()), now), strict=True)
     ]
     return sorted(rows, key=lambda row: (-row.worth, row.namespace, row.workload, row.container))
 
@@ -157,7 +156,7 @@ def rows_of(
 def _recommendations(
     context: LogContext, reader: ContainerRequestsReader, since: datetime, wanted: Callable[[str], bool]
 ) -> Iterator[RecommendedRequests]:
-    """The newest of each workload: the highest turn, as a worker may have repeated an older one."""
+    """The newest of each workload."""
     newest: dict[str, tuple[int, Record]] = {}
     stretches = reverse_log_reader.since(context.log, context.topics.wire("recommendations"), since)
     for record in chain.from_iterable(stretches):
@@ -165,18 +164,20 @@ def _recommendations(
         key = (record.key or b"").decode(errors="replace")
         if len(ident) == 5 and ident[2].isdecimal() and key.count("/") == 3 and wanted(key):  # noqa: PLR2004  # an id's and a key's parts
             turn = int(ident[2])
+            # by turn and not by offset: after a restart a worker may have repeated an older one
             if key not in newest or turn > newest[key][0]:
                 newest[key] = turn, record
     for _, record in newest.values():
+        # only the newest of each workload is decoded, which is most of the cost
         recommended = reader.recommendation(record)
         if recommended is not None:
             yield recommended
 
 
-def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
+def _rows(decision: RecommendedRequests, pods_seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
     kept = {risk.container: risk for risk in delivered_risks(decision.because)}
     for container in decision.containers:
-        of_pods = workload_pods.of_container(seen, container.container)
+        of_pods = workload_pods.of_container(pods_seen, container.container)
         requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
         oom = decision.oom_at is not None and decision.oom_container == container.container and now - decision.oom_at < _LATELY
         risk, why = request_risk.of_pods(of_pods, container, oom=oom)
@@ -209,9 +210,10 @@ def _over(requests: Amounts | None, to: RecommendedAmounts) -> tuple[float | Non
 
 
 def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amounts:
-    """What all pods together would request less; a pod that was not seen requests what most do."""
+    """What all pods together would request less."""
     if of_pods is None:
         return Amounts()
+    # a pod that was not seen requests what most do
     requests = [*of_pods.all[:pods], *[of_pods.usual] * (pods - len(of_pods.all))]
     cpu = [request.cpu - target.cpu for request in requests if request.cpu is not None and target.cpu is not None]
     memory = [request.memory - target.memory for request in requests if request.memory is not None and target.memory is not None]

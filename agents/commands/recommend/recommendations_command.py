@@ -49,6 +49,7 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         tick = OperatorLog(context).newest_tick()
         rows = _rows(context, fitted, tick, namespaces)
         if namespaces and not rows:
+            # read again without the patterns: a name that is spelt otherwise must not look like nothing to do
             _require_namespace(_rows(context, fitted, tick), namespaces)
         lost = _lost(context, fitted, tick)
     clock_silence.warn_of_silence(tick, settings)
@@ -58,8 +59,8 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         note(f"no recommendation for cluster '{settings.cluster.name}' of that time is kept; {lost}")
         return
     note(summary(rows, settings.cluster.name))
-    if held := held_back.in_words(rows):
-        note(held)
+    if sentence := held_back.in_words(rows):
+        note(sentence)
     if form in (*output_table.PEOPLE, "md"):
         for sentence in recommendation_table.sentences_on_caps(rows[:limit], _SENTENCES):
             note(sentence)
@@ -77,7 +78,7 @@ def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> s
     starts = (
         truncated_topics.late_starts(context.log, context.topics, (name,), before=tick.at - span) for name, span in reach.items()
     )
-    return truncated_topics.sentence([start for found in starts for start in found])
+    return truncated_topics.sentence([start for topic in starts for start in topic])
 
 
 def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ _REACH = timedelta(hours=8)
 _FIXED = ("CronJob", "DaemonSet", "Job", "Node", "Pod")
 """Kinds that nobody scales: nothing has so many replicas as are asked for."""
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
-_Seen = dict[tuple[str, str, str], float]
+_Usage = dict[tuple[str, str, str], float]
 """By workload, pod and container."""
 NEEDS = ReplicaNeeds()
 _SPARE = ("memory p95", "cpu p95", "pods", "action", "why")
@@ -55,11 +55,11 @@ class Fleet:
 
     def by_workload(self) -> Mapping[str, list[PodChanged]]:
         """The pods that have not ended, by the key of their workload."""
-        found: dict[str, list[PodChanged]] = {}
+        workloads: dict[str, list[PodChanged]] = {}
         for pod in self.pods.values():
             if pod.phase not in _ENDED:
-                found.setdefault(pod.workload.key, []).append(pod)
-        return found
+                workloads.setdefault(pod.workload.key, []).append(pod)
+        return workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,16 @@ def print_rows(
         if tick is None:
             note("the log has no time yet: no clock has ticked")
             return
-        found = rows(context, read_fleet(context, tick.at), tick.at)
+        printed = rows(context, read_fleet(context, tick.at), tick.at)
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
         )
-    if not found:
+
+    if not printed:
         note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
     if lost:
         note(f"rows may be missing; {lost}")
-    for line in output_table.lines(form, found, found, columns, _SPARE):
+    for line in output_table.lines(form, printed, printed, columns, _SPARE):
         data(line)
 
 
@@ -114,24 +115,23 @@ def is_of(workload: str, namespaces: Sequence[str]) -> bool:
 
 def read_fleet(context: LogContext, now: datetime) -> Fleet:
     """The pods and nodes of the context's cluster."""
-    fleet, seen = Fleet(), set[str]()
+    fleet, uids, names = Fleet(), set[str](), set[str]()
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if (
                 isinstance(event, PodChanged | PodDeleted)
                 and event.workload.cluster == context.cluster
-                and event.pod.uid not in seen
+                and event.pod.uid not in uids
             ):
-                seen.add(event.pod.uid)
+                uids.add(event.pod.uid)
                 if isinstance(event, PodChanged):
                     fleet.pods[event.pod.uid] = event
-    known = set[str]()
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
         for record in reversed(stretch):
             node = context.codec.decode_or_none(record)
-            if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in known:
-                known.add(node.node)
+            if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in names:
+                names.add(node.node)
                 if isinstance(node, NodeChanged):
                     fleet.nodes[node.node] = node
     return fleet
@@ -160,46 +160,45 @@ def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Seq
     ready = sum(all(container.ready for container in pod.containers) for pod in pods)
     if len(pods) < NEEDS.least or ready < NEEDS.ready * len(pods):
         return ReplicaRow(key, len(pods), request, None, f"only {ready} of {len(pods)} pods are ready")
-    found = fleet_recommendations.replicas(np.array(cpu), np.array(memory), request, NEEDS)
-    return ReplicaRow(key, len(pods), request, found, "" if found else "no usage is known, or a pod requests nothing")
+    recommended = fleet_recommendations.replicas(np.array(cpu), np.array(memory), request, NEEDS)
+    return ReplicaRow(key, len(pods), request, recommended, "" if recommended else "no usage is known, or a pod requests nothing")
 
 
 def _usage(
     context: LogContext, workloads: Mapping[str, object], since: datetime
 ) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
-    """Totals of each workload, one for each minute: a scrape may come in several records, and a container in several scrapes.
-
-    For each container the newest row of a minute counts. Minutes that no older record can belong to are added up at once.
-    """
+    """Totals of each workload, one for each minute: a scrape may come in several records, and a container in several scrapes."""
     cpu: dict[str, list[float]] = {key: [] for key in workloads}
     memory: dict[str, list[float]] = {key: [] for key in workloads}
-    minutes: dict[int, tuple[_Seen, _Seen]] = {}
+    minutes: dict[int, tuple[_Usage, _Usage]] = {}
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-metrics"), since):
         oldest: dict[int, int] = {}
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if isinstance(event, MetricsScraped) and event.at >= since:
                 oldest[record.partition] = minute = int(event.at.timestamp() // 60)
-                for seen, column in zip(minutes.setdefault(minute, ({}, {})), (event.cores, event.memory), strict=True):
+                for usage, column in zip(minutes.setdefault(minute, ({}, {})), (event.cores, event.memory), strict=True):
                     for workload, pod, container, value in zip(
                         event.workloads, event.pods, event.containers, column, strict=True
                     ):
                         if workload in workloads and not math.isnan(value):
-                            seen.setdefault((workload, pod, container), float(value))
-        for minute in [each for each in minutes if oldest and each > max(oldest.values())]:
+                            # records are read from the newest on, so the first row of a minute is the one that counts
+                            usage.setdefault((workload, pod, container), float(value))
+        for minute in [minute for minute in minutes if oldest and minute > max(oldest.values())]:
+            # no older record can belong to such a minute, and a day of single rows would not fit in memory
             _add_up(minutes.pop(minute), (cpu, memory))
-    for left in minutes.values():
-        _add_up(left, (cpu, memory))
+    for usages in minutes.values():
+        _add_up(usages, (cpu, memory))
     return cpu, memory
 
 
-def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dict[str, list[float]]]) -> None:
-    for values, found in zip(seen, totals, strict=True):
+def _add_up(minute: tuple[_Usage, _Usage], totals: tuple[dict[str, list[float]], dict[str, list[float]]]) -> None:
+    for usage, total_by_workload in zip(minute, totals, strict=True):
         summed = Counter[str]()
-        for (workload, _, _), value in values.items():
+        for (workload, _, _), value in usage.items():
             summed[workload] += value  # type: ignore[assignment]  # a sum of floats
         for workload, total in summed.items():
-            found[workload].append(float(total))
+            total_by_workload[workload].append(float(total))
 
 
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
@@ -220,14 +219,14 @@ def _sum(amounts: Sequence[Amounts]) -> Amounts:
 
 
 def _shown(row: ReplicaRow) -> Row:
-    found = row.recommended
+    recommended = row.recommended
     return {
         "workload": row.workload.partition("/")[2],
         "pods": row.pods,
-        "recommended": None if found is None else found.replicas,
-        "by": "" if found is None else found.by,
-        "cpu p95": "" if found is None else event_descriptions.amount(cpu=found.cpu),
-        "memory p95": "" if found is None else event_descriptions.amount(memory=int(found.memory)),
+        "recommended": None if recommended is None else recommended.replicas,
+        "by": "" if recommended is None else recommended.by,
+        "cpu p95": "" if recommended is None else event_descriptions.amount(cpu=recommended.cpu),
+        "memory p95": "" if recommended is None else event_descriptions.amount(memory=int(recommended.memory)),
         "why": row.why,
     }
 

@@ -26,7 +26,7 @@ def of_pods(of_pods: RequestsOfPods | None, to: RecommendedAmounts, *, oom: bool
     if of_pods is None:
         return _judged(None, to, oom=oom)
     judged = [_judged(requests, to, oom=oom) for requests in sorted(dict.fromkeys(of_pods.all), key=_order)]
-    return min(judged, key=lambda found: (_RISKS.index(found[0]), found[1] == "fits"))
+    return min(judged, key=lambda risk_and_why: (_RISKS.index(risk_and_why[0]), risk_and_why[1] == "fits"))
 
 
 def share_over(request: float | None, reached: ReachedAmounts) -> float | None:
@@ -45,6 +45,7 @@ def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> t
     now = requests or Amounts()
     cpu, memory = _larger(now.cpu, to.target.cpu), _larger(now.memory, to.target.memory)
     cpu_over, memory_over = share_over(now.cpu, to.reached_cpu) or 0.0, share_over(now.memory, to.reached_memory) or 0.0
+    # the first rule that holds gives the words: kills that happened before peaks, and memory, which kills, before CPU
     rules: Sequence[tuple[bool, Risk, str]] = (
         (oom, "high", "OOM killed lately"),
         (requests is None, "unknown", "no pod seen"),

@@ -49,11 +49,9 @@ class ScanFlags:
 
 
 def of_context(loaded: LoadedSettings, context: str) -> Settings:
-    """The settings for a context of the kubeconfig, whose name is the cluster's; empty for what the settings name.
-
-    Unless a job is named, containers of any job count, so that a scan needs no knowledge of it.
-    """
+    """The settings for a context of the kubeconfig, whose name is the cluster's; empty for what the settings name."""
     settings = loaded.settings
+    # whoever scans a strange server does not know its jobs, so containers of any job count unless a job is named
     if "prometheus.job" not in loaded.origins:
         settings = settings.model_copy(update={"prometheus": settings.prometheus.model_copy(update={"job": ""})})
     if not context:
@@ -69,15 +67,15 @@ def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> i
     rows: list[RecommendedContainer] = []
     with stoppable():
         for settings in clusters:
-            found = _scanned(settings, source)
+            scanned = _scanned(settings, source)
             decisions = [
                 RecommendedRequests.of(decision)
-                for key, decision in found.decisions.items()
+                for key, decision in scanned.decisions.items()
                 if _named(decision.workload.namespace, flags)
-                and (not flags.selector or any(selected(pod.labels) for pod in found.pods.get(key, ())))
+                and (not flags.selector or any(selected(pod.labels) for pod in scanned.pods.get(key, ())))
             ]
             rows += recommendation_table.rows_of(
-                decisions, {key: [containers_of(pod) for pod in pods] for key, pods in found.pods.items()}, found.at
+                decisions, {key: [containers_of(pod) for pod in pods] for key, pods in scanned.pods.items()}, scanned.at
             )
     rows.sort(key=_order(flags.order))
     _write(rows[: flags.limit], flags, several=len(clusters) > 1)

@@ -73,6 +73,7 @@ class ScannedPods:
             self._pods.setdefault(event.workload.key, {})[event.pod.uid] = event
         elif isinstance(event, PodDeleted):
             pods = self._pods.get(event.workload.key, {})
+            # the last pod stays, because its requests are those of a workload that runs now and then
             if len(pods) > 1:
                 pods.pop(event.pod.uid, None)
 
@@ -96,8 +97,8 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
         for moment in TraceMoments(trace, _SCAN, settings.cluster.name):
             # What is gone with the trace's end was there at its end, so a pod goes with the facts of the next moment.
             events += leaving
-            for each in leaving:
-                pods.take(each.event)
+            for fact in leaving:
+                pods.take(fact.event)
             facts = [RoutedEvent(fact.fact, fact.topic, fact.partition) for fact in moment.facts]
             leaving = [fact for fact in facts if isinstance(fact.event, PodDeleted)]
             for fact in facts:
@@ -109,16 +110,17 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
                 [taken] = runner.turn(times.nearest_ms(at), events)
                 decided, events = taken.decided, []
                 if isinstance(decided, BatchDecided):
+                    # thousands of recommendations a turn, of which only the last of each workload is built as an event
                     decisions |= {subject: (decided.batch, number) for number, subject in enumerate(decided.batch.subjects)}
                     decided = decided.others
                 decisions |= {e.event.workload.key: e.event for e in decided if isinstance(e.event, RequestsRecommended)}
-    return Scanned(at, {key: _built(each) for key, each in decisions.items()}, pods.by_workload())
+    return Scanned(at, {key: _built(decision) for key, decision in decisions.items()}, pods.by_workload())
 
 
-def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRecommended:
-    if isinstance(found, RequestsRecommended):
-        return found
-    batch, number = found
+def _built(decision: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRecommended:
+    if isinstance(decision, RequestsRecommended):
+        return decision
+    batch, number = decision
     event = batch.decision(number).event
     if not isinstance(event, RequestsRecommended):
         raise TypeError(f"the recommender decided a {type(event).__name__}")
@@ -170,12 +172,13 @@ def _recommender(settings: Settings) -> Stage:
 
 
 def _publish_exported(context: LogContext, exported: ExportedPods, begin: datetime) -> None:
-    """As facts: a pod that is gone was there from the beginning, so that its usage still counts for its workload."""
+    """Append them as facts."""
     for pod in exported.read():
-        seen = pod.event
-        gone = () if pod.alive else (PodDeleted(exported.at, seen.workload, seen.pod),)
-        for event in (seen if pod.alive else replace(seen, at=begin, created=begin), *gone):
-            for topic, key in (("pod-changes", seen.workload.key), ("pod-changes-by-cluster", seen.workload.cluster)):
+        fact = pod.event
+        gone = () if pod.alive else (PodDeleted(exported.at, fact.workload, fact.pod),)
+        # a pod that is gone was there from the beginning, so that its usage still counts for its workload
+        for event in (fact if pod.alive else replace(fact, at=begin, created=begin), *gone):
+            for topic, key in (("pod-changes", fact.workload.key), ("pod-changes-by-cluster", fact.workload.cluster)):
                 context.log.append([context.codec.encode(event, topic=topic, key=key, partition=0, source="/ullage/source/scan")])
 
 
@@ -211,7 +214,8 @@ def _list_cluster(settings: Settings, context: LogContext) -> None:
 
 
 def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> None:
-    """Raise BadInput if the account may not list in all namespaces; rights in single namespaces are not checked."""
+    """Raise BadInput if the account may not list in all namespaces."""
+    # rights in single namespaces are not looked at: the list request will say it
     if settings.cluster.namespaces:
         return
     needed = [right for right in component_rights.RIGHTS["source kube"] if right.resource in kinds]

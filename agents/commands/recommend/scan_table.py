@@ -101,7 +101,7 @@ def _memory(size: float | None) -> str:
 def _exact(row: RecommendedContainer) -> Row:
     now, limits = row.requests or Amounts(), _limits(row)
     amounts = {"requests": now, "recommended_requests": row.target, "limits": row.limits, "recommended_limits": limits}
-    numbers = {f"{what}_{name}": getattr(each, name) for what, each in amounts.items() for name in ("cpu", "memory")}
+    numbers = {f"{what}_{name}": getattr(amount, name) for what, amount in amounts.items() for name in ("cpu", "memory")}
     names = {"cluster": row.cluster, "namespace": row.namespace, "kind": row.kind, "name": row.workload}
     judged = {"risk": row.risk, "score": round(score(row), 1), "why": row.why, "held_by": row.held_by}
     judged |= {

@@ -39,23 +39,23 @@ Refusals = Mapping[tuple[str, str], UpdateRefused]
 
 def refusals(context: LogContext, now: datetime) -> Refusals:
     """What the lasting guards say of the workloads of the context's cluster. Raises LogUnavailable."""
-    found: dict[tuple[str, str], UpdateRefused] = {}
+    newest: dict[tuple[str, str], UpdateRefused] = {}
     for record in newest_records.read(context.log, context.topics.wire(_TOPIC), now - WITHIN, most=MOST).records:
         event = context.codec.decode_or_none(record)
         if isinstance(event, UpdateRefused) and event.guard in LASTING:
             key = event.workload.key, event.guard
-            if key not in found or found[key].at <= event.at:
-                found[key] = event
-    return found
+            if key not in newest or newest[key].at <= event.at:
+                newest[key] = event
+    return newest
 
 
 def of_guards(refused: Refusals) -> Mapping[str, list[UpdateRefused]]:
     """The refusals by guards that keep targets from being applied, by workload."""
-    found: dict[str, list[UpdateRefused]] = {}
+    by_workload: dict[str, list[UpdateRefused]] = {}
     for (workload, guard), event in sorted(refused.items()):
         if guard in CAPPING:
-            found.setdefault(workload, []).append(event)
-    return found
+            by_workload.setdefault(workload, []).append(event)
+    return by_workload
 
 
 def of_container(
@@ -75,7 +75,7 @@ def words(refused: UpdateRefused, container: str | None = None) -> tuple[str, ..
     if not caps:
         return (refused.guard,)
     named = caps.values() if container is None else [caps.get(container, ())]
-    return tuple(sorted({word for each in named for word in each}))
+    return tuple(sorted({word for container_caps in named for word in container_caps}))
 
 
 def _of_recommendation(decision: RecommendedRequests, amounts: RecommendedAmounts) -> Iterator[TargetCap]:
@@ -84,20 +84,20 @@ def _of_recommendation(decision: RecommendedRequests, amounts: RecommendedAmount
         free, target = getattr(amounts.uncapped, resource), getattr(amounts.target, resource)
         if free is None or target is None or abs(free - target) * scale < _HALVES:
             continue
-        said = f"{resource} of container '{amounts.container}' would be {_text(resource, free)}"
+        estimate = f"{resource} of container '{amounts.container}' would be {_text(resource, free)}"
         leak = next((leak for leak in decision.leaks if leak.container == amounts.container and resource == "memory"), None)
         if leak is not None and target <= leak.most < free:
             leaks = f"leaked until {leak.ended:%Y-%m-%d %H:%M}" if leak.ended else "leaks"
             yield TargetCap(
-                "leak", f"{said}, but it {leaks}, and the growth of a leak is bounded to {_text(resource, leak.most)} today"
+                "leak", f"{estimate}, but it {leaks}, and the growth of a leak is bounded to {_text(resource, leak.most)} today"
             )
         elif node and free > target:
-            yield TargetCap("node", f"{said}, but the pod is cut down to node '{node}', the largest that is known")
+            yield TargetCap("node", f"{estimate}, but the pod is cut down to node '{node}', the largest that is known")
         elif policy:
             bound, advice = ("at least", "lower its minAllowed") if free < target else ("at most", "raise its maxAllowed")
-            yield TargetCap("policy", f"{said}, but {policy} bounds it to {_text(resource, target)} {bound}; {advice}")
+            yield TargetCap("policy", f"{estimate}, but {policy} bounds it to {_text(resource, target)} {bound}; {advice}")
         else:
-            yield TargetCap("settings", f"{said}, but the settings bound it to {_text(resource, target)}")
+            yield TargetCap("settings", f"{estimate}, but the settings bound it to {_text(resource, target)}")
 
 
 def _text(resource: str, amount: float) -> str:

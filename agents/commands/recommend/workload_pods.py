@@ -25,23 +25,24 @@ class RequestsOfPods:
 
     def ends(self, resource: str) -> tuple[float, float] | None:
         """The least and the most of a resource that a pod requests, where they differ; a request that is missing counts as 0."""
-        amounts = [getattr(each, resource) or 0 for each in self.all]
+        amounts = [getattr(requests, resource) or 0 for requests in self.all]
         return None if min(amounts) == max(amounts) else (min(amounts), max(amounts))
 
 
 def of_container(pods: PodsOfWorkload, container: str) -> RequestsOfPods | None:
     """The requests for one container; None if no pod has it."""
-    seen = [each for pod in pods for each in pod if each.name == container]
-    if not seen:
+    amounts = [amounts for pod in pods for amounts in pod if amounts.name == container]
+    if not amounts:
         return None
-    usual = _most(each.requests for each in seen)
-    limits = _most(each.limits for each in seen if each.requests == usual)
-    return RequestsOfPods(usual, limits, tuple(each.requests for each in seen))
+    usual = _most(amount.requests for amount in amounts)
+    limits = _most(amount.limits for amount in amounts if amount.requests == usual)
+    return RequestsOfPods(usual, limits, tuple(amount.requests for amount in amounts))
 
 
 def _most(amounts: Iterable[Amounts]) -> Amounts:
-    """The amounts that most pods have; of equally many the larger ones, so that no order of pods decides."""
+    """The amounts that most pods have."""
     counts = Counter(amounts)
+    # of equally many the larger ones, so that no order of pods decides
     return max(counts, key=lambda count: (counts[count], count.cpu or 0.0, count.memory or 0))
 
 
@@ -55,10 +56,11 @@ def newest(
         latest = dict[tuple[str, str], PodContainers | None]()
         for record in stretch:
             key = (record.key or b"").decode(errors="replace")
-            found = reader.pod(record) if key in missing else None
-            if found is not None:
-                is_there = found.is_there and "pod-changed" in (header(record, "ce_type") or "")
-                latest[key, found.uid] = found if is_there else None
+            pod_in_record = reader.pod(record) if key in missing else None
+            if pod_in_record is not None:
+                is_there = pod_in_record.is_there and "pod-changed" in (header(record, "ce_type") or "")
+                latest[key, pod_in_record.uid] = pod_in_record if is_there else None
+        # stretches come newest first, so what a later stretch says of a pod is older
         for (key, uid), pod in reversed(latest.items()):
             if uid not in pods[key]:
                 pods[key][uid] = pod
@@ -66,4 +68,4 @@ def newest(
         missing = {key: count for key, count in missing.items() if count > 0}
         if not missing:
             break
-    return {key: [pod.containers for pod in found.values() if pod is not None] for key, found in pods.items()}
+    return {key: [pod.containers for pod in by_uid.values() if pod is not None] for key, by_uid in pods.items()}

@@ -41,13 +41,14 @@ class ConsoleData:
 
     @property
     def states(self) -> tuple[tuple[str, str, str, bool], ...]:
-        """The state of each part, without what it says, which has ages that change with each look."""
+        """The state of each part."""
+        # without the sentences: their ages change with each look, and the page would be sent again for that alone
         return tuple((row.kind, row.name, row.state, row.warns) for row in self.health)
 
 
 def collect(context: LogContext, settings: Settings, tick: NewestTick) -> ConsoleData:
     """Read it from the log's end. `tick`: the newest one when the reading began. Raises LogUnavailable."""
-    seen: dict[str, ConsoleEvent] = {}
+    by_id: dict[str, ConsoleEvent] = {}
     for name in TOPICS:
         for record in newest_records.read(context.log, context.topics.wire(name), tick.at - _LATELY, most=MOST).records:
             event = context.codec.decode_or_none(record)
@@ -55,6 +56,6 @@ def collect(context: LogContext, settings: Settings, tick: NewestTick) -> Consol
                 entry = timeline_rows.entry_of(record, event)
                 kind = "fact" if name in {"oom-events", "control"} else "outcome" if isinstance(event, Outcome) else "decision"
                 ident = header(record, "ce_id") or entry.place
-                seen[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
-    newest = sorted(seen.values(), key=lambda found: (found.entry.at, found.entry.place), reverse=True)
+                by_id[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
+    newest = sorted(by_id.values(), key=lambda shown: (shown.entry.at, shown.entry.place), reverse=True)
     return ConsoleData(tick.at, tuple(status.read(context, settings, tick)), tuple(newest[:MOST]))

@@ -1,8 +1,7 @@
 """The report as a page that keeps itself up to date: sent again, by server-sent events, whenever the log has moved on.
 
-It only reads. It listens on loopback; on any other address it demands a token. On loopback it only answers to names of this
-machine, so that no web page can reach it through a name of its own. It speaks plain HTTP: for other machines put it behind a
-proxy with a certificate.
+It only reads. It listens on loopback; on any other address it demands a token. It speaks plain HTTP: for other machines put it
+behind a proxy with a certificate.
 """
 
 import asyncio
@@ -142,25 +141,28 @@ class LiveReport:
             listener.end()
 
     async def _follow(self) -> None:
-        """Read repeatedly; a failure is reported, and tried again."""
+        """Read again and again."""
         while True:
             await asyncio.sleep(self.period)
             try:
-                found = await asyncio.to_thread(self.read)
+                data = await asyncio.to_thread(self.read)
             except UllageError as error:
+                # a broker that restarts must not end the page
                 self.say(f"the log could not be read, the page stays as it is: {error}")
                 continue
-            if found is not None:
+            if data is not None:
                 async with self._changed:
-                    self._data, self._version = found, self._version + 1
+                    self._data, self._version = data, self._version + 1
                     self._changed.notify_all()
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self.address.token:
             shown = request.query.get("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer ")
+            # in constant time: the time of a refusal must not tell how much of the token is right
             if not hmac.compare_digest(shown.encode(), self.address.token.encode()):
                 raise web.HTTPUnauthorized(text="the token is missing or another one\n")
+        # against DNS rebinding: a stranger's page may give its own name our address, but not our Host header
         elif not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
             raise web.HTTPForbidden(text="this page answers to the names of its own machine alone\n")
         if self._listener is None:
@@ -208,20 +210,21 @@ class LiveReport:
 
     async def _news(self) -> AsyncIterator[bytes]:
         """Each report once, beginning with the newest; a slow reader skips some."""
-        seen = -1
+        sent = -1
         while True:
-            data, version = await self._after(seen)
-            if version == seen or data is None:
+            data, version = await self._after(sent)
+            if version == sent or data is None:
                 yield b": still here\n\n"
                 continue
-            seen = version
+            sent = version
             above = "\n".join(console_page.content(data.console))
-            sent = {"content": "\n".join(report_page.content(data.report, self.prices, above))}
-            yield b"id: %d\nevent: report\ndata: %s\n\n" % (version, orjson.dumps(sent))
 
-    async def _after(self, seen: int) -> tuple[LiveData | None, int]:
-        """The newest report, once it is newer than `seen` or has not been for a while."""
+            message = {"content": "\n".join(report_page.content(data.report, self.prices, above))}
+            yield b"id: %d\nevent: report\ndata: %s\n\n" % (version, orjson.dumps(message))
+
+    async def _after(self, version: int) -> tuple[LiveData | None, int]:
+        """The newest report, once it is newer than `version` or has not been for a while."""
         async with self._changed:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(lambda: self._version > seen), _QUIET)
+                await asyncio.wait_for(self._changed.wait_for(lambda: self._version > version), _QUIET)
             return self._data, self._version

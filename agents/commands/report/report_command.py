@@ -24,8 +24,7 @@ from streams.publishing.operator_log import NewestTick, OperatorLog
 
 _ACTS_EXPLAINED, _MOST_EXPLAINED = 10, 200
 """Acts of a workload that a page in a file explains, and explanations in all: each takes a look at the log."""
-_TURN = timedelta(milliseconds=1)
-"""A stretch ends before its end, and what the newest turn decided bears its tick's own time."""
+_TURN = timedelta(milliseconds=1)  # a stretch ends before its end, and the newest turn's decisions bear the time of its tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,8 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(context.log, context.topics, report_data.TOPICS, before=before)
         )
-    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
+    # under another name first: a reader never opens half a page; a pipe or a terminal takes it as it is
+    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")
     try:
         part.write_text("\n".join(report_page.page(data, prices, whys)) + "\n", encoding="utf-8")
         if part != to:
@@ -86,13 +86,13 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     last: live_report.LiveData | None = None
 
     def read() -> live_report.LiveData | None:
-        """Also without a tick something may become silent: only the report stays as it is then."""
         nonlocal last
         with _stretch(settings, flags) as (context, since, until, tick):
             console = console_data.collect(context, settings, tick)
             if last is not None and last.console.updated == tick.at:
                 if last.console.states == console.states:
                     return None
+                # without a tick a part may have become silent, and only the console shows that
                 last = live_report.LiveData(last.report, console)
             else:
                 data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)

@@ -142,16 +142,16 @@ def _events(context: LogContext, topics: Sequence[str], shown: set[str], since: 
     wires = [wire for name in topics if has_topic(context.log, wire := context.topics.wire(name))]
     broadcast, recommendations = context.topics.wire("cluster-changes"), context.topics.wire("recommendations")
     keys = {workload.encode() for workload in shown}
-    seen: set[bytes] = set()
+    idents: set[bytes] = set()
     for record in read_range(context.log, wires, since=since, until=until, merged=True):
         ident = next((value for name, value in record.headers if name == "ce_id"), b"")
         unwanted = record.partition if record.topic == broadcast else record.topic == recommendations and record.key not in keys
-        if unwanted or ident in seen:
+        if unwanted or ident in idents:
             continue
         event = context.codec.decode_or_none(record)
         if event is not None:
-            if not isinstance(event, MetricsScraped):
-                seen.add(ident)
+            if not isinstance(event, MetricsScraped):  # many, and the highest of equal values is the same
+                idents.add(ident)
             yield event
 
 
@@ -189,7 +189,7 @@ class _Reading:
                 self._pods[event.pod.uid] = (event.node, _requested(event))
                 self._created[event.pod.uid] = event.created
                 self._admitted(event)
-                self._containers.update(((event.workload.key, seen.name), seen) for seen in event.containers)
+                self._containers.update(((event.workload.key, container.name), container) for container in event.containers)
             case PodDeleted():
                 self._forget(event)
             case RequestsRecommended():
@@ -205,8 +205,8 @@ class _Reading:
         """Everything from before the stretch has been read."""
         self._data.removed = 0
         self._count_nodes(self._data.since)
-        for name, seen in self._containers.items():
-            self._draw(name[0], seen, self._data.since)
+        for (workload, _), container in self._containers.items():
+            self._draw(workload, container, self._data.since)
         for target in self._targets.values():
             self._recommended(target, self._data.since)
 
@@ -236,15 +236,11 @@ class _Reading:
                 self._about_nodes(event)
 
     def _count_nodes(self, at: datetime) -> None:
-        """With each scrape, because nodes that a source has just begun to list did not come one by one."""
-        if self._nodes:
+        if self._nodes:  # called with each scrape only: nodes that a source has just begun to list did not come one by one
             self._data.history.count_nodes(at, len(self._nodes))
 
     def _about_nodes(self, event: Event) -> None:
-        """A node counts as removed by us if we planned it, because others remove nodes as well.
-
-        A source publishes nodes in short form, in detail, or both; a node that is gone twice counts once.
-        """
+        """A source publishes nodes in short form, in detail, or both."""
         match event:
             case NodeRemovalPlanned():
                 self._removable.add(event.node)
@@ -256,18 +252,16 @@ class _Reading:
                 self._nodes[event.node] = (size.get("cpu", 0) / 1000.0, float(size.get("memory", 0)))
             case NodeRemoved() | NodeDetailsRemoved():
                 self._nodes.pop(event.node, None)
+                # others remove nodes, too, so only those that we planned count, and a node that is gone twice counts once
                 self._data.removed += event.node in self._removable
                 self._removable.discard(event.node)
             case _:
                 pass
 
     def _begin(self, at: datetime) -> None:
-        """The first complete picture is what there was when the stretch began.
-
-        With the first usage there are pods and nodes, but a source may still be publishing them: the picture is taken again once
-        it says that it sees all. What is published later and was there before is added.
-        """
+        """The first complete picture is what there was when the stretch began."""
         complete = self._sees >= _WHOLE
+        # with the first usage a source may still be publishing pods and nodes, so it is taken again once the source sees all
         if self._pods and (self._begun is None or complete > self._complete):
             self._begun, self._begun_at, self._nodes_begun, self._complete = self._sum(), at, len(self._nodes), complete
 
@@ -295,19 +289,19 @@ class _Reading:
         self._pods[event.pod.uid] = (event.node, _requested(event))
         self._created[event.pod.uid] = event.created
         self._admitted(event)
-        for seen in event.containers:
-            self._draw(event.workload.key, seen, event.at)
+        for container in event.containers:
+            self._draw(event.workload.key, container, event.at)
 
     def _admitted(self, event: PodChanged) -> None:
-        """A note shows that the pod's amounts are ours, also where its outcome is older than what is read."""
+        # the note shows that the amounts are ours also where the outcome is older than what is read
         if event.admitted is not None:
             self._given.add(event.pod.uid)
 
-    def _draw(self, workload: str, seen: ContainerSeen, at: datetime) -> None:
-        chart = self._data.charts.get((workload, seen.name))
+    def _draw(self, workload: str, container: ContainerSeen, at: datetime) -> None:
+        chart = self._data.charts.get((workload, container.name))
         if chart is not None:
-            chart.requests.add(at, seen.requests.cpu, seen.requests.memory)
-            chart.limits.add(at, seen.limits.cpu, seen.limits.memory)
+            chart.requests.add(at, container.requests.cpu, container.requests.memory)
+            chart.limits.add(at, container.limits.cpu, container.limits.memory)
 
     def _forget(self, event: PodDeleted) -> None:
         self._pods.pop(event.pod.uid, None)
@@ -338,7 +332,8 @@ class _Reading:
         if event.action in {Action.RESIZE, Action.PATCH}:
             self._given.add(event.subject.uid)
         else:
-            self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))  # pods begin at whole seconds
+            # Kubernetes dates pods by whole seconds
+            self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))
         return True
 
     def _is_ours(self, workload: str, uid: str) -> bool:
@@ -370,5 +365,5 @@ class _Reading:
 
 
 def _requested(pod: PodChanged) -> Amount:
-    requests = [seen.requests for seen in pod.containers]
+    requests = [container.requests for container in pod.containers]
     return sum(request.cpu or 0.0 for request in requests), float(sum(request.memory or 0 for request in requests))

@@ -122,4 +122,5 @@ class ReportHistory:
             for number, value in enumerate(metric.expected or metric.values):
                 at = metric.start + number * step
                 if at >= event.at:
+                    # what was forecast last before the moment came overwrites older forecasts of it
                     expected[at.replace(second=0, microsecond=0)] = value

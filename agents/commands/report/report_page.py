@@ -111,7 +111,7 @@ def _fleet(data: ReportData) -> Iterator[str]:
 
 
 def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
-    """Three columns, because freed requests are no money, removable nodes could be, and removed nodes are; and the risk."""
+    """What was saved, in three columns, and at what risk."""
     before, after = data.requested
     freed = (before[0] - after[0], before[1] - after[1])
     yield '<h2 id="savings">Savings, and the risk beside them</h2>'
@@ -122,6 +122,7 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
             f"requests freed in this time ({_price(freed, prices)}); by today's targets {request_totals.in_words(data.rows)}",
             "",
         ),
+        # three figures and no sum: freed requests are no money, removable nodes could be, and removed nodes are
         (f"{data.removable}", f"nodes removable, as planned and still there ({_nodes(data, data.removable, prices)})", ""),
         (
             f"{data.removed}",
@@ -129,8 +130,8 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
             "good" if data.fewer else "",
         ),
     )
-    if held := held_back.in_words(data.rows):
-        yield f'<p class="sub">{html.escape(held[0].upper() + held[1:])}.</p>'
+    if words := held_back.in_words(data.rows):
+        yield f'<p class="sub">{html.escape(words[0].upper() + words[1:])}.</p>'
     yield '<div style="height:.8rem"></div>'
     evicted = data.done["evict done"]
     yield from tiles(
@@ -163,15 +164,17 @@ def _guards(data: ReportData) -> Iterator[str]:
 
 def _risks(rows: Sequence[RecommendedContainer]) -> Iterator[str]:
     """Those that break a promise most come first."""
-    kept = [(row, row.risk_kept) for row in rows if row.risk_kept is not None]
+    promises = [(row, row.risk_kept) for row in rows if row.risk_kept is not None]
     yield '<h2 id="risks">Promised and delivered</h2>'
-    if not kept:
+    if not promises:
         yield "<p class='sub'>No container here is decided by adaptive, the policy that promises a risk.</p>"
         return
-    worst = sorted(kept, key=lambda pair: (pair[1].kills_allowed - pair[1].kills, -pair[1].cpu_broken_by))
-    held = sum(risk.cpu_broken_by <= 0.0 for _, risk in kept)
+    worst = sorted(promises, key=lambda pair: (pair[1].kills_allowed - pair[1].kills, -pair[1].cpu_broken_by))
+
+    kept = sum(risk.cpu_broken_by <= 0.0 for _, risk in promises)
     yield (
-        f"<p class='sub'>Containers that adaptive decides: {len(kept)}; short of CPU at most as often as was promised: {held}. "
+        f"<p class='sub'>Containers that adaptive decides: {len(promises)}; "
+        f"short of CPU at most as often as was promised: {kept}. "
         "OOM kills beside those that the built-in estimator would have had on the same samples.</p>"
     )
     names = ["workload", "container", "short of CPU", "promised", "OOM kills", "promised", "built-in"]

@@ -111,6 +111,7 @@ class _Paper:
         length = self.until - self.since
         step = next((step for step in _STEPS if length / step <= _MOST_TIMES), _STEPS[-1])
         seconds = step.total_seconds()
+        # the first whole step after the beginning: labels stand at round times
         at = datetime.fromtimestamp(-(-self.since.timestamp() // seconds) * seconds, UTC)
         while at <= self.until:
             x, text = self.x(at), f"{at:%m-%d}" if at.hour == at.minute == 0 else f"{at:%H:%M}"

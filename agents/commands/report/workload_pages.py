@@ -124,8 +124,8 @@ def _workload(data: ReportData, key: str, rows: Sequence[RecommendedContainer]) 
         yield f'<p class="sub">Risk {risk}: {html.escape(RISKS[risk])}.</p>'
     for sentence in recommendation_table.sentences_on_caps(rows, _MOST_CAPS):
         yield f'<p class="sub">{html.escape(sentence)}</p>'
-    for held in sorted({row.held_back for row in rows if row.held_back}):
-        yield f'<p class="sub">Not applied to running pods now: {html.escape(held)}.</p>'
+    for reason in sorted({row.held_back for row in rows if row.held_back}):
+        yield f'<p class="sub">Not applied to running pods now: {html.escape(reason)}.</p>'
     for row in rows:
         chart = data.charts.get((key, row.container))
         if chart is not None:
@@ -142,11 +142,12 @@ def _workload(data: ReportData, key: str, rows: Sequence[RecommendedContainer]) 
 
 
 def snippet(rows: Sequence[RecommendedContainer]) -> str:
-    """The recommended requests of a workload's containers as YAML, rounded up to millicores and MiB, or to cores and GiB."""
+    """The recommended requests of a workload's containers as YAML, rounded up to what people write."""
     lines = ["containers:"]
     for row in rows:
         lines += [f"- name: {row.container}", "  resources:", "    requests:"]
         if row.target.cpu is not None:
+            # rounded first: a target is a product of floats, and may lie a hair above a whole millicore
             milli = ceil(round(row.target.cpu * 1000, 6))
             lines.append(f"      cpu: {milli}m" if milli < _MUCH else f"      cpu: {ceil(milli / 1000)}")
         if row.target.memory is not None:

@@ -16,8 +16,8 @@ def silence(tick: NewestTick, settings: Settings) -> Seconds:
     """How long no clock has ticked, in real time; 0 while one is running, and for a log that is a file or in the past."""
     if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
         return Seconds(0.0)
-    found = age(tick)
-    return Seconds(found if found > SILENT else 0.0)
+    seconds = age(tick)
+    return Seconds(seconds if seconds > SILENT else 0.0)
 
 
 def age(tick: NewestTick) -> float:

@@ -55,20 +55,21 @@ def resting(context: LogContext, recommender: str) -> Iterator[StatusRow]:
     """
     objects = {**_vpas(context, recommender), **_policies(context)}
     for mode, says in _RESTING.items():
-        names = sorted(name for name, its in objects.items() if its is mode)
+        names = sorted(name for name, update_mode in objects.items() if update_mode is mode)
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             yield StatusRow("mode", mode.value, "at rest", f"{', '.join(names[:SHOWN])}{more}: {says}")
 
 
 def _vpas(context: LogContext, recommender: str) -> dict[str, UpdateMode | None]:
-    """The VPAs of this cluster that are served; of a removal, the copy has a record without a value."""
+    """The VPAs of this cluster that are served."""
     wire = context.topics.wire("policies-latest")
     if not has_topic(context.log, wire):
         return {}
     places = [(wire, partition) for partition in range(context.topics.partitions)]
     last = reverse_log_reader.last(context.log, places, MOST_IN_FORCE)
     newest = {record.key: record for place in places for record in last[place]}
+    # a removal is a record without a value, which compaction takes away later
     events = [context.codec.decode_or_none(record) for record in newest.values() if record.value is not None]
     vpas = (event for event in events if isinstance(event, VpaChanged) and event.cluster == context.cluster)
     return {f"VPA {vpa.namespace}/{vpa.name}": vpa.update_mode for vpa in vpas if vpa.served_by(recommender)}

@@ -41,11 +41,12 @@ class NewestRecords:
 def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRecords:
     """The records of a topic since a moment, the newest `most` of each partition at most."""
     asked_ms = complete_ms = to_ms(since)
-    found: dict[object, Record] = {}
+    by_id: dict[object, Record] = {}
     for records, whole in reverse_log_reader.newest(log, wire, since, most).values():
         if not whole:
             complete_ms = max(complete_ms, event_time_ms(records[0]))
         for record in records:
+            # a record without an event time counts: nobody knows that it is old
             if not 0 <= event_time_ms(record) < asked_ms:
-                found[header(record, "ce_id") or record.place] = record
-    return NewestRecords(list(found.values()), asked_ms, complete_ms)
+                by_id[header(record, "ce_id") or record.place] = record
+    return NewestRecords(list(by_id.values()), asked_ms, complete_ms)

@@ -49,9 +49,9 @@ def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
 def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> list[StatusRow]:
     """A row for every part, as of `tick`, the newest one: the caller has read it, and may show other things of that moment."""
     operator = OperatorLog(context)
-    said = operator.control(settings.cluster.name)
-    control = said if said is None or tick is None else said.in_force_at(tick.at)
-    rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(said, tick))]
+    record = operator.control(settings.cluster.name)
+    control = record if record is None or tick is None else record.in_force_at(tick.at)
+    rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(record, tick))]
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode

@@ -109,8 +109,8 @@ def _unplanned(unseen: Collection[str], seconds: float, within: Seconds) -> str:
 
 def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
     """When a topic was first missing after it was last seen."""
-    seen = max(n for n, report in enumerate(reports) if topic in report.sees)
-    return reports[seen + 1].at
+    last_seen = max(n for n, report in enumerate(reports) if topic in report.sees)
+    return reports[last_seen + 1].at
 
 
 def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
@@ -161,10 +161,11 @@ def _turn(log: Log, topic: str, partition: int) -> int | None:
     """The turn of the newest mark at the end of a changelog; None where there is none."""
     if not has_topic(log, topic) or partition >= log.partitions(topic):
         return None
+    # a mark is mostly among the last few records; only behind a large checkpoint it takes more
     for count in _TAIL:
         records = reverse_log_reader.last(log, [(topic, partition)], count)[topic, partition]
-        found = [_decoded(record.value) for record in records if is_mark(record.key or b"")]
-        turns = [mark.turn for mark in found if mark is not None]
+        marks = [_decoded(record.value) for record in records if is_mark(record.key or b"")]
+        turns = [mark.turn for mark in marks if mark is not None]
         if turns:
             return max(turns)
     return None
@@ -179,13 +180,13 @@ def _decoded(value: bytes | None) -> CheckpointMark | None:
 
 def _decided(log: Log, wire: str, now: datetime, mode: Mode) -> str:
     """What a stage decided in the last hour; decisions that will not be carried out are worded as "would"."""
-    found = newest_records.read(log, wire, now - _HOUR)
-    if found.newest_ms is None:
+    decisions = newest_records.read(log, wire, now - _HOUR)
+    if decisions.newest_ms is None:
         return "no decision in the last hour"
-    counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in found.records)
+    counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in decisions.records)
     names = {name: name if mode is Mode.APPLY else _WOULD.get(name, name) for name in counts}
-    listed = ", ".join(f"{found.count(count)} {names[name]}" for name, count in sorted(counts.items()))
-    return f"newest decision {length((to_ms(now) - found.newest_ms) / 1000)} ago; in the last hour: {listed}"
+    listed = ", ".join(f"{decisions.count(count)} {names[name]}" for name, count in sorted(counts.items()))
+    return f"newest decision {length((to_ms(now) - decisions.newest_ms) / 1000)} ago; in the last hour: {listed}"
 
 
 def outcomes(context: LogContext, now: datetime) -> NewestRecords:
@@ -193,12 +194,12 @@ def outcomes(context: LogContext, now: datetime) -> NewestRecords:
     return newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
 
 
-def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Iterator[StatusRow]:
+def consumers(context: LogContext, outcomes_of_hour: NewestRecords, now: datetime) -> Iterator[StatusRow]:
     """A row for each consumer that had one of these outcomes of the last hour."""
     counts: dict[str, Counter[str]] = {}
     last: dict[str, datetime] = {}
     failed: set[str] = set()
-    for record in found.records:
+    for record in outcomes_of_hour.records:
         try:
             event = context.codec.decode(record)
         except BadRecord:
@@ -213,20 +214,20 @@ def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Itera
     if not counts:
         yield StatusRow("consumer", "all", "idle", "no outcome in the last hour")
     for name, results in sorted(counts.items()):
-        listed = ", ".join(f"{found.count(count)} {result}" for result, count in sorted(results.items()))
+        listed = ", ".join(f"{outcomes_of_hour.count(count)} {result}" for result, count in sorted(results.items()))
         age = f"last outcome {length((now - last[name]).total_seconds())} ago; " if name in last else ""
         yield StatusRow("consumer", name, "acted", f"{age}in the last hour: {listed}", warns=name in failed)
 
 
 def dead_letters(context: LogContext, now: datetime) -> StatusRow:
     """How many records could not be read in the last day."""
-    found = newest_records.read(context.log, context.topics.wire("dead-letters"), now - _DAY)
-    if not found.records:
+    letters = newest_records.read(context.log, context.topics.wire("dead-letters"), now - _DAY)
+    if not letters.records:
         return StatusRow("dead letters", "all", "none", "every record of the last day could be read")
-    newest_ms = found.newest_ms or 0
+    newest_ms = letters.newest_ms or 0
     at = f", the newest at {times.from_ms(newest_ms):%Y-%m-%d %H:%M:%S} UTC" if newest_ms > 0 else ""
     return StatusRow(
-        "dead letters", "all", found.count(), f"in the last day{at}; `ullage tap dead-letters` shows them", warns=True
+        "dead letters", "all", letters.count(), f"in the last day{at}; `ullage tap dead-letters` shows them", warns=True
     )
 
 

@@ -61,8 +61,8 @@ def rows(
     late: dict[_Group, list[_Plan]] = {}
     for group, plan in _expired(context, since, now):
         cluster, action = group
-        said = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
-        control = said if said is None else said.in_force_at(plan.at)
+        newest_control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
+        control = newest_control if newest_control is None else newest_control.in_force_at(plan.at)
         applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
         if applied and answered.get((cluster, action), since) < plan.at:
             late.setdefault(group, []).append(plan)

@@ -5,6 +5,7 @@ That a group is out, a pod waits or an external expander does not answer is said
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from agents.commands.status import newest_records
 from agents.commands.status.status_rows import StatusRow
@@ -30,7 +31,7 @@ _TOPIC = "node-updates"
 
 def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     """A row for each group that is out, and for a cluster in which nothing grows or shrinks. Raises LogUnavailable."""
-    kinds = {CATALOGUE.of(said).wire for said in (NodeScalingHalted, ScaleRefused)}
+    kinds = {CATALOGUE.of(kind).wire for kind in (NodeScalingHalted, ScaleRefused)}
     newest: dict[tuple[str, str], NodeScalingHalted] = {}
     waiting: dict[str, ScaleRefused] = {}
     passed_over: dict[str, ScaleRefused] = {}
@@ -42,12 +43,12 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
             passed_over[event.cluster] = event
         if isinstance(event, NodeScalingHalted):
             key = event.cluster, event.group
-            newest[key] = max(event, newest.get(key, event), key=lambda said: said.at)
-    for (cluster, group), said in sorted(newest.items()):
-        if said.code and group:
-            yield StatusRow("node group", group, "out", f"cluster '{cluster}'; {said.code}: {said.reason}", warns=True)
-        elif said.code:
-            yield StatusRow("nodes", cluster, "halted", f"nothing grows or shrinks: {said.reason}", warns=True)
+            newest[key] = max(event, newest.get(key, event), key=attrgetter("at"))
+    for (cluster, group), halt in sorted(newest.items()):
+        if halt.code and group:
+            yield StatusRow("node group", group, "out", f"cluster '{cluster}'; {halt.code}: {halt.reason}", warns=True)
+        elif halt.code:
+            yield StatusRow("nodes", cluster, "halted", f"nothing grows or shrinks: {halt.reason}", warns=True)
     for cluster, refused in sorted(passed_over.items()):
         yield StatusRow("expander", cluster, "failing", f"{refused.reason}: the next expander of the list decides", warns=True)
     for _shape, refused in sorted(waiting.items()):
@@ -71,9 +72,9 @@ def missing_webhooks(context: LogContext, control: ControlChanged | None) -> Ite
     """A row while no webhook is at work in the configured cluster; none where nobody looks for one. Raises LogUnavailable."""
     if control is None or control.mode not in (Mode.PLAN, Mode.APPLY):
         return
-    seen = _newest(context)
-    if seen is not None and not seen.alive:
-        says = f"no pod is evicted while no admission webhook is at work: {seen.reason}; start `ullage consumer webhook`"
+    lease = _newest(context)
+    if lease is not None and not lease.alive:
+        says = f"no pod is evicted while no admission webhook is at work: {lease.reason}; start `ullage consumer webhook`"
         yield StatusRow("consumer", f"evictor in {context.cluster}", "waiting", says, warns=control.mode is Mode.APPLY)
 
 

@@ -6,6 +6,7 @@ Each is named by the newest record that says so. What is said of more than a few
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from agents.commands.recommend import target_caps
@@ -72,8 +73,8 @@ def left_alone(context: LogContext, now: datetime) -> Iterator[StatusRow]:
         if guard in STOPPING and (key not in newest or newest[key].at <= event.at):
             newest[key] = event
     bounds = {about: event for event in newest.values() if event.guard == "oom-bound" and (about := _about(event)) in limits}
-    said = {event.workload.key for event in bounds.values()}
-    yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest) if key not in said})
+    with_own_row = {event.workload.key for event in bounds.values()}
+    yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest) if key not in with_own_row})
     yield from _held(refusals)
     for state in (_LIMITED_VPA, _LIMITED_WORKLOAD):
         yield from _rows(
@@ -107,11 +108,12 @@ def _about(refused: UpdateRefused) -> tuple[_State, str]:
 
 
 def _loop(limit: DecidedCondition | MemoryLimitFound, bound: UpdateRefused | None) -> str:
-    """Since when, and why, a container is killed in a loop. The updater knows which guard keeps more memory from it."""
-    said = limit.message
+    """Since when, and why, a container is killed in a loop."""
+    reason = limit.message
+    # the updater knows better: which guard keeps more memory from it
     if bound is not None:
-        said = f"{bound.reason}; `ullage why-not {bound.workload.namespace}/{bound.workload.name}` says more"
-    return f"since {limit.since:%Y-%m-%d %H:%M:%S} UTC: {said}"
+        reason = f"{bound.reason}; `ullage why-not {bound.workload.namespace}/{bound.workload.name}` says more"
+    return f"since {limit.since:%Y-%m-%d %H:%M:%S} UTC: {reason}"
 
 
 def _limits(context: LogContext) -> dict[tuple[_State, str], DecidedCondition | MemoryLimitFound]:
@@ -137,7 +139,7 @@ def _limit(event: VpaConditionsDecided | MemoryLimitFound) -> DecidedCondition |
     if isinstance(event, MemoryLimitFound):
         return None if event.over else event
     limited = (condition for condition in event.conditions if condition.type is ConditionType.MEMORY_LIMITED)
-    return next((each for each in limited if each.status is ConditionStatus.TRUE and not event.withdrawn), None)
+    return next((c for c in limited if c.status is ConditionStatus.TRUE and not event.withdrawn), None)
 
 
 def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:
@@ -147,7 +149,7 @@ def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:
         event = context.codec.decode_or_none(record)
         if isinstance(event, MemoryLeakFound):
             key = f"{event.workload.key}/{event.leak.container}"
-            newest[key] = max(event, newest.get(key, event), key=lambda said: said.at)
+            newest[key] = max(event, newest.get(key, event), key=attrgetter("at"))
     never = datetime.max.replace(tzinfo=now.tzinfo)
     lasting = sorted((event.leak.full or never, key, event) for key, event in newest.items() if not event.over)
     says = {key: f"{leak_texts.in_words(event.leak, now)}; pod {event.leak.pod.name}" for _, key, event in lasting}
@@ -159,8 +161,8 @@ def not_patched(context: LogContext, now: datetime) -> Iterator[StatusRow]:
 
     Raises LogUnavailable.
     """
-    held = {key: pause for key, pause in _pauses(context, now).items() if pause.holds(now)}
-    yield from _rows(_NOT_PATCHED, {key: held[key].says(key) for key in sorted(held)})
+    pauses = {key: pause for key, pause in _pauses(context, now).items() if pause.holds(now)}
+    yield from _rows(_NOT_PATCHED, {key: pauses[key].says(key) for key in sorted(pauses)})
 
 
 def _pauses(context: LogContext, now: datetime) -> dict[str, AdmissionPause]:
