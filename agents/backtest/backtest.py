@@ -114,11 +114,7 @@ class Backtest:
         return self.score.card()
 
     def _score_facts(self, events: Sequence[RoutedEvent]) -> Sequence[RoutedEvent]:
-        """Score changed pods first, then kills, usage and deleted pods, because the order within a frame is unknown.
-
-        Returns what the stages would have seen. Facts that cannot be read or believed are not scored; the stages turn them into
-        dead letters.
-        """
+        """Score changed pods first, then kills, usage and deleted pods; returns what the stages would have seen."""
         containers, answers = self.score.containers, dict[int, Sequence[Event]]()
         facts = [
             (i, routed.event) for i, routed in enumerate(events) if routed.topic in SCORED_FACTS and self._is_good(routed.event)
@@ -141,25 +137,28 @@ class Backtest:
         return list(self._seen(events, answers)) if answers else events
 
     def _is_good(self, event: Event | None) -> bool:
+        # what cannot be believed is not scored; the stages turn it into a dead letter
         return event is not None and not any(refuse(event) for refuse in self._refuse)
 
     def _seen(self, events: Sequence[RoutedEvent], answers: Mapping[int, Sequence[Event]]) -> Iterator[RoutedEvent]:
-        """The events, some of them replaced; a kill that was not recorded comes before the scrape that shows it, as live."""
+        """The events, some of them replaced."""
         for i, routed in enumerate(events):
             for event in answers.get(i, (routed.event,)):
                 if isinstance(event, ContainerOOMKilled) and routed.topic != KILLS:
+                    # a kill that was not recorded comes before the scrape that shows it, as live
                     yield RoutedEvent(event, KILLS, self.topics.partition_of(event.workload.key))
                 else:
                     yield replace(routed, event=event)
 
-    def _count(self, found: Sequence[Decided]) -> None:
-        """Put recommendations in force and count plans. The copies by cluster are ignored."""
-        if isinstance(found, BatchDecided) and isinstance(found.batch, RecommendationBatch):
-            self._advise(found.batch)
-            found = found.others
-        for decided in found:
+    def _count(self, decisions: Sequence[Decided]) -> None:
+        """Put recommendations in force and count plans."""
+        if isinstance(decisions, BatchDecided) and isinstance(decisions.batch, RecommendationBatch):
+            self._advise(decisions.batch)
+            decisions = decisions.others
+        for decided in decisions:
             event = decided.event
             if isinstance(event, RequestsRecommended):
+                # a decision goes to `recommendations-by-cluster`, too
                 if decided.topic == "recommendations":
                     self.score.recommendations += 1
                     self.score.containers.restate([event.workload.key], [len(event.containers)])
@@ -171,13 +170,13 @@ class Backtest:
                 self.score.plans += isinstance(event, ResizePlanned | EvictionPlanned)
                 self.score.refused += isinstance(event, UpdateRefused)
 
-    def _conclude(self, found: Conclusion | None) -> None:
-        if found is not None:
-            self.score.recommendations += len(found.withdrawn)
-            for workload in found.withdrawn:
+    def _conclude(self, conclusion: Conclusion | None) -> None:
+        if conclusion is not None:
+            self.score.recommendations += len(conclusion.withdrawn)
+            for workload in conclusion.withdrawn:
                 self.score.containers.withdraw(workload)
-            if found.batch is not None:
-                self._advise(found.batch)
+            if conclusion.batch is not None:
+                self._advise(conclusion.batch)
 
     def _advise(self, batch: RecommendationBatch) -> None:
         self.score.recommendations += len(batch.subjects)
@@ -186,8 +185,8 @@ class Backtest:
 
 
 def _advice(of: ContainerRecommendation) -> AdvisedAmounts:
-    cores = (each.cpu for each in (of.lower, of.target, of.upper))
-    memory = (each.memory for each in (of.lower, of.target, of.upper))
+    cores = (amounts.cpu for amounts in (of.lower, of.target, of.upper))
+    memory = (amounts.memory for amounts in (of.lower, of.target, of.upper))
     return tuple(nan if amount is None else float(amount) for amount in (*cores, *memory))
 
 
@@ -212,12 +211,11 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
 ) -> Iterator[Backtest]:
     """Yields the backtest from time to time while it goes through `trace`, and at the end; its card has the score.
 
-    All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
-    one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.
-    `samples`: also keep each sample. `mode`: how a policy says that all pods are changed; without it they are changed as by
-    Recreate, and decided about as if nobody said how.
+    `by_workload`: also keep sums by workload. `samples`: also keep each sample. `mode`: how a policy says that all pods are
+    changed; without it they are changed as by Recreate, and decided about as if nobody said how.
     `in_columns`: where the recommender alone decides (`recommender_runner.covers`), no decision is built; the score is the same.
     """
+    # one partition: workloads do not see one another, so the score is the same, and a turn is taken for all of them at once
     alone = Topics(topics.prefix, 1)
     score = Score(sums=ContainerSums() if by_workload else None, samples=samples)
     in_columns = in_columns and covers(stages, alone)

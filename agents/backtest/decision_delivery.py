@@ -57,7 +57,7 @@ class DecisionDelivery:
     read: Collection[str]
     published: Collection[tuple[str, str]]
     _frame: int = 0
-    _came: set[tuple[str, str]] = field(default_factory=set)
+    _delivered: set[tuple[str, str]] = field(default_factory=set)
     _waiting: dict[_Route, deque[_Waiting]] = field(default_factory=dict)
     _lags: dict[_Route, int] = field(default_factory=dict)
     """In frames."""
@@ -65,7 +65,7 @@ class DecisionDelivery:
     def hold(self, turns: Sequence[StageTurn]) -> None:
         """Keep what was decided in the turns of a frame."""
         for source, turn in enumerate(turns):
-            for decided in (each for each in turn.decided if each.topic in self.read):
+            for decided in (decided for decided in turn.decided if decided.topic in self.read):
                 route = _Route(source, decided.topic, self.topics.partition_of(decided.key))
                 waiting = _Waiting(decided.event.id, self._frame, RoutedEvent(decided.event, route.topic, route.partition))
                 self._waiting.setdefault(route, deque()).append(waiting)
@@ -73,17 +73,19 @@ class DecisionDelivery:
     def due(self, recorded: Sequence[RoutedEvent]) -> Iterator[RoutedEvent]:
         """What is read in the next frame, in which these recorded decisions were read."""
         self._frame += 1
-        self._came.update((each.topic, each.event.id) for each in recorded if each.event is not None)  # type: ignore[union-attr]  # decisions have ids
+        self._delivered.update((routed.topic, routed.event.id) for routed in recorded if routed.event is not None)  # type: ignore[union-attr]  # decisions have ids
         for route, waiting in self._waiting.items():
             while waiting and self._is_due(route, waiting[0]):
                 yield waiting.popleft().routed
 
     def _is_due(self, route: _Route, first: _Waiting) -> bool:
-        known, ticks = (route.topic, first.id), self._frame - first.frame
-        if known not in self.published:
+        decision, ticks = (route.topic, first.id), self._frame - first.frame
+        if decision not in self.published:
+            # the log does not have it, so as late as the last one from there that it has
             return ticks >= self._lags.get(route, _NEXT)
-        if known not in self._came:
+        # not by ticks: it is read exactly when the recorded one was
+        if decision not in self._delivered:
             return False
-        self._came.discard(known)
+        self._delivered.discard(decision)
         self._lags[route] = ticks
         return True

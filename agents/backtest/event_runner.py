@@ -80,7 +80,7 @@ class EventRunner:
             self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))
 
     def _append_batch(self, decided: BatchDecided) -> None:
-        """Append a batch. Deferred decisions are within all bounds, so they need no check now."""
+        """Append a batch to the topics that are read."""
         for topic, key in decided.routes.items():
             if topic not in self._read:
                 continue
@@ -111,20 +111,20 @@ class EventRunner:
         dead = 0
         inputs: dict[str, Sequence[Recorded]] = {}
         for topic in stage.reads:
-            came = waiting[topic, partition]
-            accepted = [each for each in came if each is not None and _accepts(stage, each, number)]
-            dead += len(came) - len(accepted)
+            records = waiting[topic, partition]
+            accepted = [record for record in records if record is not None and _accepts(stage, record, number)]
+            dead += len(records) - len(accepted)
             inputs[topic] = _in_parts(accepted)
         return StageTurn(state.step(Turn(number, inputs)), dead)
 
 
 def _in_parts(accepted: list[Recorded | DeferredRecords]) -> Sequence[Recorded]:
-    single = [each for each in accepted if isinstance(each, Recorded)]
+    single = [record for record in accepted if isinstance(record, Recorded)]
     return single if len(single) == len(accepted) else RecordsInParts(accepted)
 
 
 def _accepts(stage: Stage, recorded: Recorded | DeferredRecords, turn: int) -> bool:
-    if isinstance(recorded, DeferredRecords):
+    if isinstance(recorded, DeferredRecords):  # the stage that decided them has kept all bounds
         return True
     event = recorded.event
     return not (stage.refuse(event) or stage.ahead(event, turn))

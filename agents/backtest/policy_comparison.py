@@ -2,9 +2,7 @@
 
 A comparison is paired: the same workloads over the same recording, so that what differs between workloads cancels out. Its
 uncertainty is that of the choice of workloads: a bootstrap draws as many workloads with replacement and sums again (Efron and
-Tibshirani, An Introduction to the Bootstrap, chapter 13, percentile intervals). Percentile intervals of few workloads are too
-narrow, so the percentiles lie further out, the further the fewer (Hesterberg, What Teachers Should Know About the Bootstrap,
-2015, section 3.3, expanded percentile intervals). The draws are seeded, so the same scores give the same intervals.
+Tibshirani, An Introduction to the Bootstrap, chapter 13, percentile intervals).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,19 +114,17 @@ class PolicyDifference:
 def figures(
     totals: Sequence[WorkloadTotal], recorded: Mapping[str, tuple[float, float]], prices: PriceList
 ) -> dict[str, WorkloadFigures]:
-    """By workload. `recorded`: seconds of CPU and of memory that were recorded of each workload, in which a policy is priced.
-
-    A policy that requests nothing for a part of that time, because nothing was recommended yet and the recording has no request,
-    is priced as if it had requested its average there.
-    """
-    found = {}
+    """By workload. `recorded`: seconds of CPU and of memory that were recorded of each workload, in which a policy is priced."""
+    by_workload = {}
     for total in totals:
         cpu_seconds, memory_seconds = recorded.get(total.workload, (0.0, 0.0))
         cpu, memory = total.cpu, total.memory
+        # the mean over all of the time: before the first recommendation a policy may request nothing, which must not make it
+        # cheap
         cost = prices.cost(_mean(cpu.requested, cpu) * cpu_seconds, _mean(memory.requested, memory) * memory_seconds)
         cores = [_mean(amount, cpu) * cpu_seconds / _HOUR for amount in (cpu.requested, cpu.used, cpu.slack)]
         size = [_mean(amount, memory) * memory_seconds / _HOUR / GIB for amount in (memory.requested, memory.used, memory.slack)]
-        found[total.workload] = WorkloadFigures(
+        by_workload[total.workload] = WorkloadFigures(
             workload=total.workload,
             containers=total.containers,
             container_hours=max(cpu_seconds, memory_seconds) / _HOUR,
@@ -146,7 +142,7 @@ def figures(
             cpu_over_first_12h=cpu.early_over / cpu.early_seconds if cpu.early_seconds else 0.0,
             first_12h_hours=cpu.early_seconds / _HOUR,
         )
-    return found
+    return by_workload
 
 
 def difference(baseline: PolicyScore, policy: PolicyScore) -> PolicyDifference:
@@ -165,29 +161,34 @@ def relative(baseline: PolicyScore, policy: PolicyScore, field: str) -> Interval
 def _shared(baseline: PolicyScore, policy: PolicyScore, field: str) -> tuple[Floats, Floats]:
     """(workloads,) each: a figure of the workloads that both have, of the baseline and of the policy."""
     shared = [name for name in baseline.workloads if name in policy.workloads]
-    one, two = (np.array([getattr(side.workloads[name], field) for name in shared], np.float64) for side in (baseline, policy))
-    return one, two
+    before, after = (
+        np.array([getattr(side.workloads[name], field) for name in shared], np.float64) for side in (baseline, policy)
+    )
+    return before, after
 
 
 def _mean(amount: float, total: ResourceTotal) -> float:
     return amount / total.seconds if total.seconds else 0.0
 
 
-def _relative(one: Floats, two: Floats) -> Interval:
-    before = one.sum()
-    if before <= 0:
+def _relative(before: Floats, after: Floats) -> Interval:
+    total = before.sum()
+    if total <= 0:
         return Interval(0.0, 0.0, 0.0)
-    drawn = [float(two @ weights) / max(float(one @ weights), 1e-300) - 1 for weights in _draws(len(one))]
-    return Interval(float(two.sum() / before - 1), *_ends(drawn, len(one)))
+    drawn = [float(after @ weights) / max(float(before @ weights), 1e-300) - 1 for weights in _draws(len(before))]
+    return Interval(float(after.sum() / total - 1), *_ends(drawn, len(before)))
 
 
-def _absolute(one: Floats, two: Floats) -> Interval:
-    by_workload = two - one
-    return Interval(float(by_workload.sum()), *_ends([float(by_workload @ weights) for weights in _draws(len(one))], len(one)))
+def _absolute(before: Floats, after: Floats) -> Interval:
+    by_workload = after - before
+    return Interval(
+        float(by_workload.sum()), *_ends([float(by_workload @ weights) for weights in _draws(len(before))], len(before))
+    )
 
 
 def _draws(count: int) -> Iterator[Floats]:
     """How often each workload is drawn, for each draw."""
+    # seeded, so that the same scores give the same intervals, and a gate in CI does not flicker
     chance = np.random.default_rng(_SEED)
     shares = np.full(count, 1 / max(count, 1))
     for _ in range(DRAWS // _AT_ONCE if count else 0):
@@ -197,6 +198,8 @@ def _draws(count: int) -> Iterator[Floats]:
 def _ends(drawn: Sequence[float], workloads: int) -> tuple[float, float]:
     if not drawn:
         return 0.0, 0.0
+    # Percentile intervals of few workloads are too narrow, so the percentiles lie further out, the further the fewer:
+    # Hesterberg, What Teachers Should Know About the Bootstrap, 2015, section 3.3, expanded percentile intervals.
     tail = 100 * _tail(workloads)
     low, high = np.percentile(np.array(drawn), (tail, 100 - tail))
     return float(low), float(high)

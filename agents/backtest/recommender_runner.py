@@ -43,7 +43,7 @@ class RecommenderRunner:
     """The recommender of one partition, from an empty state, in place of all `stages`."""
 
     def __init__(self, stages: Sequence[Stage], topics: Topics) -> None:
-        [stage] = [each for each in stages if each.name == NAME]
+        [stage] = [stage for stage in stages if stage.name == NAME]
         state = stage.open(0)
         if not isinstance(state, Recommender):
             msg = f"the stage '{NAME}' has a state of another kind: {type(state).__name__}"
@@ -75,12 +75,12 @@ class RecommenderRunner:
 
 
 def _checks(stages: Sequence[Stage], topic: str) -> list[tuple[_Check, int]]:
-    """The checks of a topic's readers, and how many readers share each: every check is made once for an event."""
-    found: dict[_Check, int] = {}
+    """The checks of a topic's readers, and how many readers share each."""
+    readers: dict[_Check, int] = {}
     for stage in stages:
         if topic in stage.reads:
-            found[stage.refuse, stage.ahead] = found.get((stage.refuse, stage.ahead), 0) + 1
-    return list(found.items())
+            readers[stage.refuse, stage.ahead] = readers.get((stage.refuse, stage.ahead), 0) + 1
+    return list(readers.items())
 
 
 def _accepts(check: _Check, event: Event, number: int) -> bool:

@@ -64,7 +64,7 @@ class RecordedContainers:
     _selected: tuple[MemberSelection, Rows] | None = None
     """The members that were advised last, and their subjects."""
     _living: Rows | None = None
-    _known: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
+    _scrapes: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """How many containers there are."""
@@ -93,9 +93,9 @@ class RecordedContainers:
         return self._names[int(self.pod[row])]
 
     def pod_changed(self, event: PodChanged) -> None:
-        """Take in a pod's own requests and limits. A recreated pod is admitted with the present recommendation."""
+        """Take in a pod's own requests and limits."""
         began = times.to_seconds(event.started or event.created)
-        rows = [self.row((event.workload.key, event.pod.name, each.name), began) for each in event.containers]
+        rows = [self.row((event.workload.key, event.pod.name, container.name), began) for container in event.containers]
         for container, row in zip(event.containers, rows, strict=True):
             amounts = (container.requests.cpu, container.requests.memory, container.limits.memory)
             for column, amount in zip(_OWN, amounts, strict=True):
@@ -107,6 +107,7 @@ class RecordedContainers:
     def _renamed(self, pod: int, name: PodName, began: float) -> None:
         before = self._names[pod]
         self._names[pod] = name
+        # a StatefulSet's pod that is created again has the name of the one before, and is admitted with what is recommended
         if before.uid and before.uid != name.uid:
             self.admit(pod, began)
         else:
@@ -142,9 +143,9 @@ class RecordedContainers:
     def restate(self, workloads: Sequence[str], counts: Iterable[int]) -> None:
         """This many containers of each workload are advised next; recommendations for its other containers are withdrawn."""
         for workload, count in zip(workloads, counts, strict=True):
-            known = self._of_workload.get(workload, ())
-            if len(known) > count:
-                self._advice[known] = np.nan
+            numbers = self._of_workload.get(workload, ())
+            if len(numbers) > count:
+                self._advice[numbers] = np.nan
 
     def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[AdvisedAmounts] | Floats) -> None:
         """From the next update on, for every container of these workloads and names that runs or is yet to come."""
@@ -153,7 +154,8 @@ class RecordedContainers:
             self._advice[subjects] = advice
 
     def advise_members(self, of: MemberSelection, places: Rows, advice: Floats) -> None:
-        """The same for the members at these places of a selection; mostly it is the same selection turn after turn."""
+        """The same for the members at these places of a selection."""
+        # mostly it is the same selection turn after turn
         if self._selected is None or self._selected[0] is not of:
             self._selected = of, np.array([self._number(of.names[member]) for member in of.members.tolist()], np.int64)
         self._advice[self._selected[1][places]] = advice
@@ -164,8 +166,8 @@ class RecordedContainers:
 
     def advice(self, rows: Rows | Sequence[int]) -> Floats:
         """(rows, 6) What is recommended now for these rows."""
-        found: Floats = self._advice[self._subject[rows]]
-        return found
+        advice: Floats = self._advice[self._subject[rows]]
+        return advice
 
     def _number(self, subject: tuple[str, ...]) -> int:
         """The number of a workload and container name; a new one when new."""
@@ -184,18 +186,19 @@ class RecordedContainers:
         return self._living
 
     def of_scrape(self, event: MetricsScraped) -> Rows:
-        """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""
-        known = self._known.get(id(event.pods))
-        if known is not None:
-            seen, rows = known
-            if seen.pods is event.pods and seen.workloads is event.workloads and seen.containers is event.containers:
+        """The rows of a scrape."""
+        # a trace gives equal columns of names as the same objects, so a scrape of names that were there costs one look-up
+        scrape = self._scrapes.get(id(event.pods))
+        if scrape is not None:
+            earlier, rows = scrape
+            if earlier.pods is event.pods and earlier.workloads is event.workloads and earlier.containers is event.containers:
                 return rows
         began = times.to_seconds(event.at)
         keys: Sequence[Key] = list(zip(event.workloads, event.pods, event.containers, strict=True))
         rows = np.array([self.row(key, began) for key in keys], np.int64)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[id(event.pods)] = (event, rows)
+        if len(self._scrapes) >= _REMEMBERED:
+            self._scrapes.clear()
+        self._scrapes[id(event.pods)] = (event, rows)
         return rows
 
     def row(self, key: Key, began: float) -> int:

@@ -146,19 +146,19 @@ def lines(card: ScoreCard) -> Iterator[str]:
     yield from _kills(card)
 
 
-def resolution_lines(found: Resolution) -> Iterator[str]:
+def resolution_lines(resolution: Resolution) -> Iterator[str]:
     """The resolution of samples, and what it hides."""
-    rows = sum(count for _, count in found.windows)
+    rows = sum(count for _, count in resolution.windows)
     if not rows:
         return
-    seconds, _ = max(found.windows, key=lambda window: window[1])
-    shortest, longest = found.windows[0][0], found.windows[-1][0]
+    seconds, _ = max(resolution.windows, key=lambda window: window[1])
+    shortest, longest = resolution.windows[0][0], resolution.windows[-1][0]
     others = f" (from {_duration(shortest)} to {_duration(longest)})" if shortest != longest else ""
     yield (
         f"samples are averages over {_duration(seconds)}{others}; highest use within a window: "
-        f"CPU {_share(found.cpu_maxima, rows)}, memory {_share(found.memory_maxima, rows)}"
+        f"CPU {_share(resolution.cpu_maxima, rows)}, memory {_share(resolution.memory_maxima, rows)}"
     )
-    hidden = [what for what, count in (("CPU", found.cpu_maxima), ("memory", found.memory_maxima)) if count < rows]
+    hidden = [what for what, count in (("CPU", resolution.cpu_maxima), ("memory", resolution.memory_maxima)) if count < rows]
     if hidden:
         yield f"hidden by that: {' and '.join(hidden)} bursts within a window, so throttling and OOM kills are at least as stated"
     yield "hidden in any case: how long a burst within a window lasts, and how a throttled or killed program would go on"

@@ -84,11 +84,9 @@ class Score(BacktestCounts):
     """What the kills counted so far showed, by workload, pod, container and restarts."""
 
     def killed(self, event: ContainerOOMKilled) -> ContainerOOMKilled | None:
-        """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one.
-
-        A log may hold a kill several times: the same restart of a container of a pod counts once, and shows the same each time.
-        """
+        """Count a recorded kill; the kill that the stages would have seen, or None if nothing shows that there had been one."""
         kill = (event.workload.key, event.pod, event.container, event.restarts)
+        # a log may hold one kill several times, by redelivery or from two sources
         if kill not in self._shown:
             self._shown[kill] = self._counted(event)
         return self._shown[kill]
@@ -107,11 +105,12 @@ class Score(BacktestCounts):
             self.kills.unknown += 1
             self._note("unknown", np.array([row]))
             self.containers["reached"][row] = event.memory_limit
+            # the recommended limit is higher, and nothing shows that this memory would have filled it, too
             return None
         else:
             self.kills.would_be += 1
             self._note("would_be", np.array([row]))
-            self.containers["over"][row] = 1.0  # so that the scrape that shows it does not count again
+            self.containers["over"][row] = 1.0  # the scrape that shows it must not count again
             if event.memory_used is None and event.memory_limit is not None:
                 request = Bytes(int(self.containers["memory"][row]))
                 event = replace(event, memory_request=request, memory_limit=Bytes(int(wall)))
@@ -128,7 +127,7 @@ class Score(BacktestCounts):
         self._count_own(rows, highest)
         reached = self.containers["reached"][rows]
         self.containers["reached"][rows] = np.nan
-        seen = np.fmax(memory, reached)
+        with_kills = np.fmax(memory, reached)
         wall = self._wall(rows)
         over = np.fmax(highest, reached) > wall
         fresh = over & (self.containers["over"][rows] == 0.0)
@@ -140,7 +139,7 @@ class Score(BacktestCounts):
         self.kills.would_be += int(fresh.sum())
         self._note("would_be", rows[fresh])
         kills = list(self._kills(event, rows, wall, np.flatnonzero(fresh)))
-        capped: Any = np.where(over, np.fmin(seen, wall), seen)  # an array is a Sequence in all but name
+        capped: Any = np.where(over, np.fmin(with_kills, wall), with_kills)  # an array is a Sequence in all but name
         highest_seen: Any = () if peaks[1] is None else np.where(over, np.fmin(highest, wall), peaks[1])
         return kills, replace(event, memory=capped, memory_max=highest_seen)
 
@@ -240,6 +239,7 @@ class Score(BacktestCounts):
     def _wall(self, rows: Rows) -> Floats:
         """(rows,) The limit of memory that follows from the recommendation in force; NaN where there is none."""
         ours, limit, request = (self.containers[name][rows] for name in ("memory", "own_limit", "own_memory"))
+        # upstream's proportional limit: the recording's ratio of limit to request stays
         scaled: Flags = ~np.isnan(limit) & (request > 0)
         return np.where(scaled, ours * np.divide(limit, request, out=np.ones(len(rows)), where=scaled), ours)
 

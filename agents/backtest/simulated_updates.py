@@ -29,8 +29,8 @@ class SimulatedUpdates:
     def step(self, number: int) -> int:
         """Look at all pods if the turn `number` begins an interval; how many running containers were changed."""
         interval = int(self._settings.interval * 1000)
-        taken, self._taken = self._taken, number
-        if taken is not None and number // interval == taken // interval:
+        before, self._taken = self._taken, number
+        if before is not None and number // interval == before // interval:
             return 0
         rows = self._containers.living()
         advice = self._containers.advice(rows)
@@ -55,9 +55,9 @@ class SimulatedUpdates:
     def _resize(self, pod: int, now: float) -> bool:
         """Change a pod as it runs, unless it cools down and would lose something; whether it was changed."""
         rows, before = self._containers.rows_of(pod), self._resized.get(pod, -np.inf)
-        wanted = self._containers.targets(rows)
-        held = np.array([self.requests(rows, resource) for resource in _RESOURCES])
-        if now - before < self._settings.cool_down and (wanted < held).any():
+        targets = self._containers.targets(rows)
+        requests = np.array([self.requests(rows, resource) for resource in _RESOURCES])
+        if now - before < self._settings.cool_down and (targets < requests).any():
             return False
         self._containers.give(rows)
         self._resized[pod] = now
@@ -69,6 +69,7 @@ class SimulatedUpdates:
         started, killed = self._containers.started[: len(share)], self._containers.killed[: len(share)]
         old = (now - started >= self._settings.lifetime) & (share >= self._settings.threshold)
         quick = (killed - started < self._settings.quick_oom) & (now - killed < self._settings.quick_oom)
+        # upstream skips a pod whose sums are on target, unless a container is outside of its bounds
         due: Flags = np.where(share == 0.0, outside & ~quick, outside | quick | old)
         return due
 
@@ -92,12 +93,13 @@ class SimulatedUpdates:
         return outside, cpu + memory
 
     def _by_pod(self, pod: Rows, values: Floats) -> Floats:
-        """(2, pods) The sum of the values of each pod's rows; where no pod has two, they need not be added."""
+        """(2, pods) The sum of the values of each pod's rows."""
         sums = np.zeros((len(_RESOURCES), self._containers.pods))
         if self._containers.shares_pods:
             for total, column in zip(sums, values, strict=True):
                 np.add.at(total, pod, column)
         else:
+            # add.at is slow, and most recordings have one container a pod
             sums[:, pod] = values
         return sums
 

@@ -74,6 +74,7 @@ class ResourceSums:
     def spread(self) -> ResourceScore:
         """The result; all zero when nothing was scored."""
         seconds = in_seconds(self.micros) or 1.0
+        # fsum: the same to the last bit however the containers were distributed over processes
         requested, used, slack = (math.fsum(self.sums[name].tolist()) / seconds for name in _AMOUNTS)
         return ResourceScore(
             container_days=in_seconds(self.micros) / DAY,

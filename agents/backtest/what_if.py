@@ -78,14 +78,14 @@ class StretchDecisions:
                 if isinstance(decided.batch, RecommendationBatch):
                     self._recommended(decided.batch)
                 decided = decided.others
-            for each in decided:
-                if isinstance(each.event, RequestsRecommended):
-                    for container in each.event.containers:
+            for event in (decision.event for decision in decided):
+                if isinstance(event, RequestsRecommended):
+                    for container in event.containers:
                         target = container.target
                         amounts = (nan if target.cpu is None else target.cpu, nan if target.memory is None else target.memory)
-                        self.targets[each.event.workload.key, container.container] = amounts
+                        self.targets[event.workload.key, container.container] = amounts
                 elif counted:
-                    self._count(each.event)
+                    self._count(event)
 
     def _recommended(self, batch: RecommendationBatch) -> None:
         for container, amounts in zip(batch.containers, batch.amounts().tolist(), strict=True):
@@ -155,10 +155,10 @@ def what_if(
     """The comparison as it grows, after each tick up to `until`."""
     partitions, read = context.topics.partitions, made_and_read(stages)
     runs = [EventRunner(stages, context.topics, input_topics(), routes=False) for _ in range(2)]
-    there = published(context, read)
-    deliveries = [DecisionDelivery(context.topics, read, there) for _ in runs]
+    recorded = published(context, read)
+    deliveries = [DecisionDelivery(context.topics, read, recorded) for _ in runs]
     in_force = RulesInForce(stages, rules, partitions)
-    found = WhatIf(replaced=in_force.replaced, replaced_budgets=in_force.replaced_budgets)
+    outcome = WhatIf(replaced=in_force.replaced, replaced_budgets=in_force.replaced_budgets)
     for frame in Recording(context.log, context.topics, stages, with_rules=True, decisions=read).frames():
         at = from_ms(frame.number)
         if at > until:
@@ -166,34 +166,35 @@ def what_if(
         counted = at >= since
         events: Sequence[RoutedEvent] = frame.events
         if counted:
-            first, found.first, found.last = found.first is None, found.first or at, at
-            found.turns += 1
-            _carried_out(found, events)
-            for decisions in (found.recorded, found.other):
+            first, outcome.first, outcome.last = outcome.first is None, outcome.first or at, at
+            outcome.turns += 1
+            _carried_out(outcome, events)
+            for decisions in (outcome.recorded, outcome.other):
                 decisions.watch(events)
             if first:
                 in_force.observe(frame.events)
-            events = [*_known(in_force.after(events), found), *(in_force.opening(at) if first else ())]
+            events = [*_without_avoided(in_force.after(events), outcome), *(in_force.opening(at) if first else ())]
         else:
             in_force.observe(events)
-        sides = zip(runs, deliveries, (found.recorded, found.other), (frame.events, events), strict=True)
+        sides = zip(runs, deliveries, (outcome.recorded, outcome.other), (frame.events, events), strict=True)
         for run, delivery, decisions, facts in sides:
             turns = run.turn(frame.number, [*facts, *delivery.due(frame.decisions)])
             delivery.hold(turns)
             decisions.take(turns, counted=counted)
-        yield found
+        yield outcome
 
 
-def _carried_out(found: WhatIf, events: Sequence[RoutedEvent]) -> None:
+def _carried_out(outcome: WhatIf, events: Sequence[RoutedEvent]) -> None:
     for event in (routed.event for routed in events):
         if isinstance(event, ActionFinished) and event.result is Result.DONE:
-            found.carried_out[event.action] += 1
+            outcome.carried_out[event.action] += 1
 
 
-def _known(events: Iterator[RoutedEvent], found: WhatIf) -> Iterator[RoutedEvent]:
-    """Without outcomes of plans that only the recorded rules made in the stretch, because these plans would not exist."""
-    avoided = {update.id for update in found.only_recorded()}
+def _without_avoided(events: Iterator[RoutedEvent], outcome: WhatIf) -> Iterator[RoutedEvent]:
+    """Without outcomes of plans that only the recorded rules made in the stretch."""
+    avoided = {update.id for update in outcome.only_recorded()}
     for routed in events:
         event = routed.event
+        # a plan that does not exist has no outcome
         if not isinstance(event, ActionFinished) or event.decision not in avoided:
             yield routed

@@ -85,15 +85,17 @@ class RulesInForce:
         before = self.rules.get(name)
         if before is None:
             ours = self._stage(name).rules
-            return self._merged(at, name, {each: ours[each] for each in ours if each not in self.other.settings[name]})
+            return self._merged(
+                at, name, {setting: ours[setting] for setting in ours if setting not in self.other.settings[name]}
+            )
         return self._merged(at, name, before.settings)
 
     def _merged(self, at: datetime, name: str, before: Mapping[str, RuleValue]) -> StageRulesChanged:
         ours, program = self.other.settings[name], self._stage(name).program
         for setting, value in ours.items():
-            was = before.get(setting, _ABSENT)
-            if was != value and was not in self.replaced.setdefault((name, setting), []):
-                self.replaced[name, setting].append(was)
+            recorded = before.get(setting, _ABSENT)
+            if recorded != value and recorded not in self.replaced.setdefault((name, setting), []):
+                self.replaced[name, setting].append(recorded)
         merged = {**before, **ours}
         return StageRulesChanged(at, name, program, merged, rules_version(name, program, merged))
 

@@ -84,10 +84,10 @@ class ContainerSums:
         self._settle(np.unique(over))
         self.hour[rows] = hour
         for resource, peak, use in zip(RESOURCES, peaks, uses, strict=True):
-            known = ~np.isnan(use)
-            np.fmax.at(self.peaks[resource], rows[known], np.fmax(peak, use)[known])
-            np.add.at(self.in_hour[resource], rows[known], seconds)
-            np.add.at(self.used_in_hour[resource], rows[known], seconds * use[known])
+            measured = ~np.isnan(use)
+            np.fmax.at(self.peaks[resource], rows[measured], np.fmax(peak, use)[measured])
+            np.add.at(self.in_hour[resource], rows[measured], seconds)
+            np.add.at(self.used_in_hour[resource], rows[measured], seconds * use[measured])
 
     def kill(self, kind: str, rows: Rows) -> None:
         """Count one kill of each of these rows; `kind` is one of KILLS."""
@@ -102,7 +102,10 @@ class ContainerSums:
             {name: column[:count] for name, column in self.sums.items()},
             {name: column[:count] for name, column in self.kills.items()},
             self.hour[:count],
-            *({name: column[:count] for name, column in each.items()} for each in (self.peaks, self.in_hour, self.used_in_hour)),
+            *(
+                {name: column[:count] for name, column in columns.items()}
+                for columns in (self.peaks, self.in_hour, self.used_in_hour)
+            ),
         )
 
     @staticmethod
@@ -162,8 +165,8 @@ class ContainerSums:
         return self.kills["would_be"] + self.kills["before" if kills_recorded else "crossings_before"]
 
     def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
-        known = ~(np.isnan(request) | np.isnan(use))
-        rows, request, use = rows[known], request[known], use[known]
+        measured = ~(np.isnan(request) | np.isnan(use))
+        rows, request, use = rows[measured], request[measured], use[measured]
         early = self.sums[side, resource, "seconds"][rows] < EARLY
         if early.any():
             np.add.at(self.sums[side, resource, "early_over"], rows[early], (use > request)[early] * seconds)

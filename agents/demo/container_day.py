@@ -91,6 +91,7 @@ class _Days:
     def in_order(self) -> Sequence[ContainerDay]:
         for day in self._days.values():
             day.resizes = sorted(self.resizes[day.workload, day.pod], key=lambda done: done.at)
+            # the log is in order within a partition only, and the topics have several
             day.used.sort()
             day.requests.sort()
             day.limits.sort()

@@ -107,10 +107,10 @@ def close(log: MemoryLog, tasks: Sequence[Task]) -> None:
     newest_checkpoint.write(log, tasks, _WORKER, family="simulated")
 
 
-def _living(*parts: Callable[[datetime], object]) -> Callable[[datetime], object]:
+def _living(*steps: Callable[[datetime], object]) -> Callable[[datetime], object]:
     def live(at: datetime) -> None:
-        for part in parts:
-            part(at)
+        for step in steps:
+            step(at)
 
     return live
 

@@ -85,17 +85,15 @@ class KafkaDay:
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
         self._wait_until("the workers", self._workers_are_ready)
-        self.log.append(opening(self.day))  # only now, because a worker is ready once it has caught up
+        # only now: a worker is ready once it has caught up, and the shop's pods come with the first tick
+        self.log.append(opening(self.day))
+        # every process is slow at first, and at this speed one second is half an hour of the day
         begun = self._first_ticks()
         anchor = {"clock.origin_ms": begun, "clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START}
         self._start("clock", ["source", "clock", "--in-step"], keep=True, more=anchor)
 
     def _first_ticks(self) -> int:
-        """Tick the day's first minutes ourselves, waiting for the shop's usage; returns the time at which the clock goes on.
-
-        Every process is slow at first, and at this speed one second is half an hour of the day. The first tick creates the pods,
-        which have no usage yet.
-        """
+        """Tick the day's first minutes ourselves, waiting for the shop's usage; returns the time at which the clock goes on."""
         at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
         clock = TickWriter(self.log, self.day.topics)
         clock.write(at)
@@ -121,11 +119,11 @@ class KafkaDay:
 
     def _start_workers(self) -> None:
         self._health = free_ports(self.workers)
-        for number, its_port in enumerate(self._health, 1):
-            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
+        for number, port in enumerate(self._health, 1):
+            self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": port})
 
     def _workers_are_ready(self) -> bool:
-        return all(_ready(its_port) for its_port in self._health)
+        return all(_ready(port) for port in self._health)
 
     def _start(
         self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None
@@ -142,8 +140,8 @@ class KafkaDay:
             time.sleep(0.05)
 
     def _watched(self, watcher: LogWatcher, for_ever: bool) -> Iterator[DayState]:
-        """A long trace may take as long as it needs on a slow machine, as long as its time goes on."""
-        seen, until = watcher.state.at, time.monotonic() + _STARTING
+        """The state again and again until the day is over. Raises TookTooLong."""
+        latest, until = watcher.state.at, time.monotonic() + _STARTING
         pause = None if self.trace is not None else OperatorsPause(self.day, self.log.append)
         while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
             self.children.check()
@@ -151,10 +149,11 @@ class KafkaDay:
             if pause is not None:
                 pause.keep(watcher.state.at)
             yield watcher.state
-            if watcher.state.at != seen:
-                seen, until = watcher.state.at, time.monotonic() + _STARTING
+            # no limit for the whole: a long trace may take what it needs on a slow machine while its time goes on
+            if watcher.state.at != latest:
+                latest, until = watcher.state.at, time.monotonic() + _STARTING
             elif time.monotonic() > until and not for_ever:
-                where = "at its beginning" if seen is None else f"at {seen:%Y-%m-%d %H:%M}"
+                where = "at its beginning" if latest is None else f"at {latest:%Y-%m-%d %H:%M}"
                 raise TookTooLong(f"simulated time has stood still {where} for {_STARTING:.0f} s; see {self.children.folder}")
         yield from self._afterwards(watcher)
 
@@ -165,7 +164,7 @@ class KafkaDay:
         while (now := time.monotonic()) < until:
             watcher.poll_once(wait=_LOOK)
             yield watcher.state
-            if now < latest and any(_is_behind(its_port) for its_port in self._health):
+            if now < latest and any(_is_behind(port) for port in self._health):
                 until = now + _AFTERWARDS
 
 
@@ -183,18 +182,18 @@ def _ready(port: int) -> bool:
 
 
 def _is_behind(port: int) -> bool:
-    """Whether a worker has a tick before it whose turn it has not taken. One that does not answer may be."""
+    """Whether a worker has a tick before it whose turn it has not taken."""
     metrics = _answer(port, "metrics")
     if metrics is None:
-        return True
+        return True  # one that does not answer may be behind
     families = text_string_to_metric_families(metrics)
     return any(sample.value > 0 for family in families if family.name == _LAG for sample in family.samples)
 
 
 def _answer(port: int, path: str) -> str | None:
-    """What a worker answers; nothing if it does not, or says no. A 503 is an URLError too."""
+    """What a worker answers; None if it does not, or says no."""
     try:
         with request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=1) as answer:
             return str(answer.read(), "utf-8")
-    except (URLError, OSError):
+    except (URLError, OSError):  # a 503 is an URLError, too
         return None

@@ -52,11 +52,11 @@ def why_lines(context: LogContext, day: ContainerDay) -> Sequence[str]:
     """The lines of `why` about the first resize after a kill that say what, why, from which numbers, and what became of it."""
     if day.explained is None:
         return []
-    told = explanation.explain(context, day.explained.decision)
-    lines = [line.partition("  [")[0] for line in explanation_lines.lines(told)]
+    why = explanation.explain(context, day.explained.decision)
+    lines = [line.partition("  [")[0] for line in explanation_lines.lines(why)]
     wanted = ("resize planned", "· why:", f"{day.container} memory:", "requests recommended:", "then:")
-    found = (next((line for line in lines if word in line), None) for word in wanted)
-    return [line for line in found if line is not None]
+    shown = (next((line for line in lines if word in line), None) for word in wanted)
+    return [line for line in shown if line is not None]
 
 
 def drawn(day: ContainerDay, why: Sequence[str]) -> str:

@@ -120,12 +120,12 @@ def _curves(state: DayState) -> RenderableType:
 
 def _replicas(grid: Table, state: DayState) -> None:
     """The first workload with forecasts: what it used, what had been forecast for then and the next hour, and its pods."""
-    seen = sorted(state.curve.slices)[-_SLICES:]
-    ahead = [*seen, seen[-1] + 1, seen[-1] + 2] if seen else []
+    past = sorted(state.curve.slices)[-_SLICES:]
+    ahead = [*past, past[-1] + 1, past[-1] + 2] if past else []
     for name, slices in list(state.replicas.by_slice(ahead).items())[:1]:
-        used, forecast = [each.used for each in slices[: len(seen)]], [each.forecast or 0.0 for each in slices]
-        pods = [each.pods for each in slices[: len(seen)]]
-        top, now = max((*used, *forecast), default=0.0), slices[len(seen) - 1]
+        used, forecast = [piece.used for piece in slices[: len(past)]], [piece.forecast or 0.0 for piece in slices]
+        pods = [piece.pods for piece in slices[: len(past)]]
+        top, now = max((*used, *forecast), default=0.0), slices[len(past) - 1]
         for place, (what, value, values, most, style) in enumerate(
             (
                 ("used", f"{now.used:.1f}", used, top, "green"),

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 
 from agents.demo import event_narration
 from agents.demo.node_curve import NodeCurve
@@ -177,10 +178,10 @@ class DayState:
         return [risk for key in sorted(self._targets) for risk in delivered_risks(self._targets[key].because)]
 
     def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
-        for seen in pod.containers:
-            cores, memory = self._used.get((pod.workload.key, pod.pod.name, seen.name), (0.0, 0.0))
-            row.cpu_requested += seen.requests.cpu or 0.0
-            row.memory_requested += seen.requests.memory or 0
+        for container in pod.containers:
+            cores, memory = self._used.get((pod.workload.key, pod.pod.name, container.name), (0.0, 0.0))
+            row.cpu_requested += container.requests.cpu or 0.0
+            row.memory_requested += container.requests.memory or 0
             row.cpu_used += cores
             row.memory_used += memory
 
@@ -219,19 +220,20 @@ class DayState:
 
     def _pod(self, pod: PodChanged) -> None:
         self._pods[pod.pod.uid] = self._names[pod.workload.key, pod.pod.name] = pod
-        for seen in pod.containers:
-            name = (pod.pod.uid, seen.name)
-            self._restarts[name] = max(self._restarts.get(name, 0), seen.restarts)
+        for container in pod.containers:
+            name = (pod.pod.uid, container.name)
+            self._restarts[name] = max(self._restarts.get(name, 0), container.restarts)
 
     def _gone(self, pod: PodName) -> None:
         changed = self._pods.pop(pod.uid, None)
         if changed is None:
             return
         name = (changed.workload.key, pod.name)
+        # a StatefulSet's next pod has the name already
         if self._names.get(name) is changed:
             del self._names[name]
-        for seen in changed.containers:
-            self._used.pop((*name, seen.name), None)
+        for container in changed.containers:
+            self._used.pop((*name, container.name), None)
 
     def _oom(self, killed: ContainerOOMKilled) -> None:
         if self._first((killed.pod.uid, killed.container, killed.restarts)):
@@ -249,7 +251,8 @@ class DayState:
                 self.actions.append(event_narration.refused(decision))
         else:
             lately = self._lately.get(decision.workload.key, ())
-            rests_on = max((each for each in lately if each.at < decision.at), key=lambda each: each.at, default=None)
+            # the next recommendation is often read before the plan, which lies in another topic
+            rests_on = max((advice for advice in lately if advice.at < decision.at), key=attrgetter("at"), default=None)
             self._planned[decision.id] = decision, rests_on
 
     def _control(self, control: ControlChanged) -> None:

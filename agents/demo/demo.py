@@ -131,8 +131,8 @@ def _framed(wanted: DemoOptions) -> tuple[str, str]:
     return f"Ullage: {wanted.trace.name}, {days:.1f} days in {wanted.day.seconds:.0f} seconds", _ABOUT_TRACE
 
 
-def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[DayState, Mapping[str, object]]) -> None:
-    (state, settings), day = seen, wanted.day
+def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, played: tuple[DayState, Mapping[str, object]]) -> None:
+    (state, settings), day = played, wanted.day
     if wanted.trace is None:
         out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
         untouched, acted_on = day_in_memory.untouched(day), {summary.ULLAGE: state}
@@ -155,7 +155,8 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
 
 
 def _fresh(folder: Path) -> Path:
-    """The folder, emptied, because files of an earlier demo would mislead."""
+    """The folder, emptied."""
+    # files of an earlier demo would mislead
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,8 +1,7 @@
 """The demo's day: which shop, how fast, and the settings that show in one day what would otherwise take two weeks.
 
 A day is short. Upstream trusts a recommendation fully after a day of history and leaves pods alone for their first twelve
-hours; here that takes four and six hours. A plan expires after two hours, because these are five seconds at 1440 times real
-time. Everything else is as upstream has it.
+hours; here that takes four and six hours. Everything else is as upstream has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ FASTER: dict[str, object] = {
     "vertical.memory_window": 21600.0,
     "updates.lifetime": 21600.0,
     "updates.warm_up": 1800.0,
-    "updates.expires": 7200.0,
+    "updates.expires": 7200.0,  # two hours are five seconds at 1440 times real time
     "updates.cool_down": 14400.0,
     "nodes.interval": 300.0,
     "nodes.expires": 7200.0,
@@ -99,11 +98,9 @@ class Day:
 
 
 def opening(day: Day) -> Sequence[NewRecord]:
-    """The operator's first policies: apply in place, but recreate JVMs, which see new amounts only when they start.
-
-    In one namespace `adaptive` decides.
-    """
+    """The operator's first policies: apply in place, but recreate JVMs. In one namespace `adaptive` decides."""
     policies: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
+    # a JVM sees new amounts only when it starts
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
         policies.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
     if day.adaptive:

@@ -43,7 +43,9 @@ def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecomm
 def admitted(outcome: ActionFinished) -> str:
     """A new pod that came with what the webhook gave it."""
     containers = () if outcome.admitted is None else outcome.admitted.containers
-    before, after = (together(each) for each in ([c.requests_before for c in containers], [c.requests for c in containers]))
+    before, after = (
+        together(requests) for requests in ([c.requests_before for c in containers], [c.requests for c in containers])
+    )
     return f"{clock(outcome.at)} new pod {outcome.subject.name} was given {change(before, after)}"
 
 
@@ -162,17 +164,17 @@ def reason(decision: Planned, recommended: RequestsRecommended) -> str:
 
 def _outside(requests: Amounts, recommended: ContainerRecommendation) -> Iterator[str]:
     lower, upper = recommended.lower, recommended.upper
-    for what, text, asked, least, most in (
+    for what, text, request, least, most in (
         ("cpu", cpu, requests.cpu, lower.cpu, upper.cpu),
         ("memory", memory, requests.memory, lower.memory, upper.memory),
     ):
-        if asked is not None and least is not None and asked < least:
-            yield f"{what} {text(asked)} is below its lower bound {text(least)}"
-        if asked is not None and most is not None and asked > most:
-            yield f"{what} {text(asked)} is above its upper bound {text(most)}"
+        if request is not None and least is not None and request < least:
+            yield f"{what} {text(request)} is below its lower bound {text(least)}"
+        if request is not None and most is not None and request > most:
+            yield f"{what} {text(request)} is above its upper bound {text(most)}"
 
 
 def _share_off(requests: Amounts, target: Amounts) -> float:
     """The sum over both resources of |request - target| / request, as the updater ranks pods."""
     pairs = ((requests.cpu, target.cpu), (requests.memory, target.memory))
-    return sum(abs(asked - wanted) / asked for asked, wanted in pairs if asked and wanted is not None)
+    return sum(abs(request - recommended) / request for request, recommended in pairs if request and recommended is not None)

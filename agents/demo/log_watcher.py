@@ -13,12 +13,12 @@ class LogWatcher:
     """Follows the log into `state`. `skipped` counts records that could not be read."""
 
     def __init__(self, log: Log, topics: Topics, names: Sequence[str] = TOPICS) -> None:
-        """Of a broadcast topic it reads one partition, because all hold the same."""
         self.state, self.skipped = DayState(), 0
         self._log, self._codec = log, Codec(topics)
         self._positions: dict[tuple[str, int], int] = {}
         for name in names:
             wire = topics.wire(name)
+            # all partitions of a broadcast topic hold the same
             count = 1 if topics.topic(wire).keyed is KeySpace.BROADCAST else topics.partitions
             self._positions |= {(wire, p): log.begin(wire, p) for p in range(count)}
 

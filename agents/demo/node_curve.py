@@ -47,22 +47,22 @@ class NodeCurve:
         """How many there are at a moment, of all groups or of one."""
         if at is None:
             return 0
-        lives = [one for one in self._lives.values() if group in (None, one.group)]
-        return sum(one.began <= at and (one.ended is None or at < one.ended) for one in lives)
+        lives = [life for life in self._lives.values() if group in (None, life.group)]
+        return sum(life.began <= at and (life.ended is None or at < life.ended) for life in lives)
 
     def by_slice(self, until: datetime | None, slices: Sequence[int]) -> Mapping[str, list[float]]:
         """By group the average number in each half hour of these, which are given by their beginnings in seconds."""
-        found: dict[str, list[float]] = {}
-        for group in sorted({one.group for one in self._lives.values()}):
+        averages: dict[str, list[float]] = {}
+        for group in sorted({life.group for life in self._lives.values()}):
             spans = list(self._spans(until, group))
-            found[group] = [_average(spans, datetime.fromtimestamp(begin, UTC), until) for begin in slices]
-        return found
+            averages[group] = [_average(spans, datetime.fromtimestamp(begin, UTC), until) for begin in slices]
+        return averages
 
     def _spans(self, until: datetime | None, group: str | None = None) -> Iterator[tuple[datetime, datetime]]:
-        for one in self._lives.values():
-            end = one.ended or until
-            if end is not None and end > one.began and group in (None, one.group):
-                yield one.began, end
+        for life in self._lives.values():
+            end = life.ended or until
+            if end is not None and end > life.began and group in (None, life.group):
+                yield life.began, end
 
 
 def _average(spans: Sequence[tuple[datetime, datetime]], begin: datetime, until: datetime | None) -> float:
@@ -71,4 +71,4 @@ def _average(spans: Sequence[tuple[datetime, datetime]], begin: datetime, until:
     if end <= begin:
         return float(sum(first <= begin < last for first, last in spans))
     shared = (min(end, last) - max(begin, first) for first, last in spans)
-    return sum((one for one in shared if one > timedelta(0)), timedelta(0)) / (end - begin)
+    return sum((length for length in shared if length > timedelta(0)), timedelta(0)) / (end - begin)

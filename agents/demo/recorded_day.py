@@ -64,5 +64,5 @@ def compared(state: DayState) -> Table:
 
 def _unused(amounts: tuple[float, float, float]) -> tuple[str, str]:
     requested, used, recommended = amounts
-    asked, ours = ((f"{1 - used / amount:.0%}" if amount else "-") for amount in (requested, recommended))
-    return asked, ours
+    recorded, ours = ((f"{1 - used / amount:.0%}" if amount else "-") for amount in (requested, recommended))
+    return recorded, ours

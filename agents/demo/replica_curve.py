@@ -67,7 +67,7 @@ class ReplicaCurve:
     def pods(self, workload: str) -> float:
         """Pods of a workload on average over all scrapes."""
         slices = self._scaled[workload].pods.values() if workload in self._scaled else ()
-        return _mean({at: pods for each in slices for at, pods in each.items()})
+        return _mean({at: pods for pods_by_scrape in slices for at, pods in pods_by_scrape.items()})
 
     @property
     def workloads(self) -> list[str]:
@@ -79,5 +79,5 @@ def _slice(scaled: _Scaled, number: int) -> ReplicaSlice:
     return ReplicaSlice(_mean(scaled.used.get(number, {})), scaled.forecast.get(number), _mean(scaled.pods.get(number, {})))
 
 
-def _mean(seen: Mapping[datetime, float]) -> float:
-    return sum(seen.values()) / len(seen) if seen else 0.0
+def _mean(values: Mapping[datetime, float]) -> float:
+    return sum(values.values()) / len(values) if values else 0.0

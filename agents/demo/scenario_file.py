@@ -220,11 +220,11 @@ def nodes(scenario: Scenario) -> list[SimulatedNode]:
     """Its nodes: four if it names neither nodes nor groups. Raises BadInput for a quantity that is none."""
     if scenario.nodes is None and scenario.groups:
         return []
-    given = scenario.nodes or ScenarioNodes()
-    size = _amounts({"cpu": given.cpu, "memory": given.memory}, "nodes")
+    equal = scenario.nodes or ScenarioNodes()
+    size = _amounts({"cpu": equal.cpu, "memory": equal.memory}, "nodes")
     if size.cpu is None or size.memory is None:
         raise BadInput("nodes need cpu and memory")
-    return [SimulatedNode(f"node-{number}", size.cpu, size.memory) for number in range(1, given.count + 1)]
+    return [SimulatedNode(f"node-{number}", size.cpu, size.memory) for number in range(1, equal.count + 1)]
 
 
 def groups(scenario: Scenario, start: datetime) -> list[SimulatedNodeGroup]:
@@ -232,17 +232,17 @@ def groups(scenario: Scenario, start: datetime) -> list[SimulatedNodeGroup]:
     return [_group(group, int(start.timestamp())) for group in scenario.groups]
 
 
-def _group(one: ScenarioGroup, start: int) -> SimulatedNodeGroup:
-    away = [(start + _seconds(shortage.after), _seconds(shortage.lasts)) for shortage in one.shortages]
+def _group(group: ScenarioGroup, start: int) -> SimulatedNodeGroup:
+    away = [(start + _seconds(shortage.after), _seconds(shortage.lasts)) for shortage in group.shortages]
     return SimulatedNodeGroup(
-        one.name,
-        one.type,
-        least=one.least,
-        most=one.most,
-        desired=one.desired,
-        zone=one.zone,
-        boot=Seconds(one.boot),
-        price=one.price,
+        group.name,
+        group.type,
+        least=group.least,
+        most=group.most,
+        desired=group.desired,
+        zone=group.zone,
+        boot=Seconds(group.boot),
+        price=group.price,
         shortages=tuple(Shortage(begin, begin + lasts) for begin, lasts in away),
     )
 
@@ -259,36 +259,36 @@ def rules(scenario: Scenario, start: datetime) -> PodAdmission:
         SimulatedPolicy(*_named(policy), _amounts(policy.most, policy.name), *_time(policy, begin))
         for policy in scenario.policies
     ]
-    ranges = [SimulatedLimitRange(*_named(one), (_limit(one),)) for one in scenario.limit_ranges]
+    ranges = [SimulatedLimitRange(*_named(bounds), (_limit(bounds),)) for bounds in scenario.limit_ranges]
     return PodAdmission(quotas, ranges, policies)
 
 
-def _named(one: _ScenarioRule | ScenarioLimitRange) -> tuple[str, str]:
-    namespace, _, name = one.name.partition("/")
+def _named(rule: _ScenarioRule | ScenarioLimitRange) -> tuple[str, str]:
+    namespace, _, name = rule.name.partition("/")
     return namespace, name
 
 
-def _time(one: _ScenarioRule, start: int) -> tuple[int, int]:
-    begin = start + _seconds(one.after)
-    return begin, FOREVER if one.lasts is None else begin + _seconds(one.lasts)
+def _time(rule: _ScenarioRule, start: int) -> tuple[int, int]:
+    begin = start + _seconds(rule.after)
+    return begin, FOREVER if rule.lasts is None else begin + _seconds(rule.lasts)
 
 
-def _hard(one: ScenarioQuota) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, value in one.hard.items():
+def _hard(quota: ScenarioQuota) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for name, value in quota.hard.items():
         try:
             exact = quantities.exact(str(value))
         except ValueError as error:
-            raise BadInput(f"the quota '{one.name}' makes no sense at {name}: {error}") from error
-        found[name] = int(exact * 1000) if name.endswith("cpu") else int(exact)
-    return found
+            raise BadInput(f"the quota '{quota.name}' makes no sense at {name}: {error}") from error
+        amounts[name] = int(exact * 1000) if name.endswith("cpu") else int(exact)
+    return amounts
 
 
-def _limit(one: ScenarioLimitRange) -> Limit:
+def _limit(bounds: ScenarioLimitRange) -> Limit:
     least, most, default, default_request = (
-        _amounts(each, one.name) for each in (one.min, one.max, one.default, one.default_request)
+        _amounts(amounts, bounds.name) for amounts in (bounds.min, bounds.max, bounds.default, bounds.default_request)
     )
-    return Limit(one.type, least, most, default, default_request, {str(name): ratio for name, ratio in one.ratio.items()})
+    return Limit(bounds.type, least, most, default, default_request, {str(name): ratio for name, ratio in bounds.ratio.items()})
 
 
 def deployments(scenario: Scenario) -> list[SimulatedDeployment]:
@@ -298,7 +298,7 @@ def deployments(scenario: Scenario) -> list[SimulatedDeployment]:
 
 def _deployment(workload: ScenarioWorkload) -> SimulatedDeployment:
     namespace, _, name = workload.name.partition("/")
-    requests, limits = (_amounts(each, workload.name) for each in (workload.requests, workload.limits))
+    requests, limits = (_amounts(amounts, workload.name) for amounts in (workload.requests, workload.limits))
     container = ContainerTemplate(name, _shape(workload), requests, limits)
     scaling = None if workload.scaling is None else SimulatedScaling(**workload.scaling.model_dump())
     return SimulatedDeployment(

@@ -113,7 +113,7 @@ def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
 
 
 def _print(state: DayState, scenario: Scenario, *, form: TextForm) -> None:
-    found = {
+    summary = {
         "length": scenario.length,
         "seed": scenario.seed,
         "pods": state.pods,
@@ -126,7 +126,7 @@ def _print(state: DayState, scenario: Scenario, *, form: TextForm) -> None:
         **_nodes(state),
         "decided": dict(sorted(state.decided.items())),
     }
-    output_table.print_text(form, _lines(state, scenario), found)
+    output_table.print_text(form, _lines(state, scenario), summary)
 
 
 def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:

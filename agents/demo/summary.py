@@ -76,15 +76,15 @@ def promises(days: Sequence[DayState]) -> list[tuple[str, ...]]:
     risks = [day.risks() for day in days]
     if not any(risks):
         return []
-    promised = next(risk.cpu_promised for found in risks for risk in found)
+    promised = next(risk.cpu_promised for of_day in risks for risk in of_day)
 
-    def short(found: Sequence[DeliveredRisk]) -> str:
-        shares = [risk.cpu_delivered for risk in found]
+    def short(risks_of_day: Sequence[DeliveredRisk]) -> str:
+        shares = [risk.cpu_delivered for risk in risks_of_day]
         return f"{sum(shares) / len(shares):.1%}, worst {max(shares):.1%}" if shares else "-"
 
-    def kills(found: Sequence[DeliveredRisk]) -> str:
-        allowed = round(sum(risk.kills_allowed for risk in found), 1)
-        return f"{sum(risk.kills for risk in found):g} of {allowed:g}" if found else "-"
+    def kills(risks_of_day: Sequence[DeliveredRisk]) -> str:
+        allowed = round(sum(risk.kills_allowed for risk in risks_of_day), 1)
+        return f"{sum(risk.kills for risk in risks_of_day):g} of {allowed:g}" if risks_of_day else "-"
 
     return [
         (f"time short of CPU where adaptive decides, at most {promised:.0%} promised", *map(short, risks)),
@@ -93,7 +93,7 @@ def promises(days: Sequence[DayState]) -> list[tuple[str, ...]]:
 
 
 def _nodes(days: Sequence[DayState]) -> list[tuple[str, ...]]:
-    """Without an autoscaler the groups have a fixed size for the busiest hour."""
+    """Node-hours and nodes; without an autoscaler the groups have a fixed size for the busiest hour."""
     if not all(day.nodes for day in days):
         return []
     return [
@@ -103,7 +103,7 @@ def _nodes(days: Sequence[DayState]) -> list[tuple[str, ...]]:
 
 
 def _replicas(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, ...]]:
-    """Without an autoscaler a workload has a fixed number of pods for its busiest hour."""
+    """Replica-hours; without an autoscaler a workload has a fixed number of pods for its busiest hour."""
     rows: list[tuple[str, ...]] = []
     for key in dict.fromkeys(key for day in acted_on for key in day.replicas.workloads):
         fixed = next((row.pods for row in untouched.rows() if row.workload.key == key), 0) * untouched.curve.hours
@@ -113,7 +113,8 @@ def _replicas(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[s
 
 
 def chosen(state: DayState) -> str | None:
-    """The decision to explain: one that followed an OOM kill, else an eviction, because people ask about those."""
+    """The decision to explain."""
+    # people ask about kills and evictions; a resize is what is always there
     return state.after_kill or state.explained.get(Action.EVICT) or state.explained.get(Action.RESIZE)
 
 

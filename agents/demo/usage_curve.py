@@ -84,8 +84,8 @@ class UsageCurve:
     @property
     def hours(self) -> float:
         """How long it is, from the first scrape to the last."""
-        seen = [at for each in self.rounds.values() for at in each]
-        return (max(seen) - min(seen)).total_seconds() / 3600 if seen else 0.0
+        scrapes = [at for times in self.rounds.values() for at in times]
+        return (max(scrapes) - min(scrapes)).total_seconds() / 3600 if scrapes else 0.0
 
     def total(self) -> UsageTotals:
         """The sum of all samples of the day."""
