@@ -36,8 +36,10 @@ class PolicyLimits:
         """Hold the block to these limits. Raises MemoryError in it; too much CPU time ends the process."""
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         if _STATM.exists():
+            # the kernel bounds the whole address space, so what the process has already is added
             used = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + self.memory, hard))
+        # SIGPROF's default action ends the process, and a policy may not import signal to change that
         signal.setitimer(signal.ITIMER_PROF, self.cpu)
         try:
             yield
@@ -95,7 +97,7 @@ class PolicyWatch:
 
 
 def _thread_clock() -> Callable[[], float]:
-    """CPU time of this thread in seconds, to be read by any other; real time where the system does not tell."""
+    """CPU time of this thread in seconds, to be read by any other; real time where the system does not say it."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     clock = time.pthread_getcpuclockid(threading.get_ident())

@@ -29,7 +29,7 @@ def run(name: str, limits: PolicyLimits, work: Callable[_P, _R], *args: _P.args,
     process.start()
     theirs.close()
     try:
-        found: tuple[str, object] = ours.recv()
+        message: tuple[str, object] = ours.recv()
     except EOFError:
         process.join()
         raise BadInput(f"the policy '{name}' was ended: {_ending(process.exitcode, limits)}") from None
@@ -37,7 +37,7 @@ def run(name: str, limits: PolicyLimits, work: Callable[_P, _R], *args: _P.args,
         ours.close()
         process.kill()
         process.join()
-    kind, value = found
+    kind, value = message
     if kind == "fault":
         raise BadInput(f"the policy '{name}' failed: {value}")
     if kind == "error":
@@ -56,14 +56,15 @@ def _ending(code: int | None, limits: PolicyLimits) -> str:
 def _child(
     answer: Connection, limits: PolicyLimits, work: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
+    # a Ctrl-C goes to the whole group: the parent ends us then, without a traceback of ours
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     policy_limits.IN_FORCE.set(limits)
     try:
-        found: tuple[str, object] = ("done", work(*args, **kwargs))
+        message: tuple[str, object] = ("done", work(*args, **kwargs))
     except PolicyFault as fault:
-        found = ("fault", str(fault))
+        message = ("fault", str(fault))
     except MemoryError:
-        found = ("fault", f"it asked for more than {limits.memory >> 20} MiB")
+        message = ("fault", f"it asked for more than {limits.memory >> 20} MiB")
     except UllageError as error:
-        found = ("error", str(error))
-    answer.send(found)
+        message = ("error", str(error))
+    answer.send(message)

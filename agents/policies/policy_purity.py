@@ -165,7 +165,7 @@ class Impurity:
 
 def impurities(tree: ast.Module) -> list[Impurity]:
     """Everything that is refused, by line."""
-    found = {Impurity(_line(node), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
+    refused = {Impurity(_line(node), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
     modules = _imported(tree)
     reached = {
         Impurity(node.lineno, sentence)
@@ -174,10 +174,11 @@ def impurities(tree: ast.Module) -> list[Impurity]:
         for sentence in _reached(node, modules)
     }
     kept = {Impurity(line, sentence) for line, sentence in policy_statefulness.kept(tree)}
+    # the sentence of an error may show an address: nobody decides by it
     raised = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)}
     texts = {Impurity(_line(node), _ADDRESS) for node in ast.walk(tree) if id(node) not in raised and _is_text_of(node)}
     written = {Impurity(_line(node), _BUILTIN) for node in ast.walk(tree) if _writes_builtin(node)}
-    return sorted(found | reached | kept | texts | written)
+    return sorted(refused | reached | kept | texts | written)
 
 
 def _is_text_of(node: ast.AST) -> bool:
@@ -222,15 +223,15 @@ def _line(node: ast.AST) -> int:
 
 def _imported(tree: ast.Module) -> Mapping[str, str]:
     """The module of each name that an import binds to one that is allowed."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name in ALLOWED_MODULES:
-                    found[alias.asname or alias.name.partition(".")[0]] = (
+                    modules[alias.asname or alias.name.partition(".")[0]] = (
                         alias.name if alias.asname else alias.name.partition(".")[0]
                     )
-    return found
+    return modules
 
 
 def _reached(node: ast.Attribute, modules: Mapping[str, str]) -> Iterator[str]:
@@ -243,23 +244,23 @@ def _reached(node: ast.Attribute, modules: Mapping[str, str]) -> Iterator[str]:
         yield from _member_faults(f"{modules[inner.id]}{between}", node.attr, f"'{ast.unparse(node)}'")
 
 
-def _member_faults(module: str, name: str, said: str) -> Iterator[str]:
+def _member_faults(module: str, name: str, expression: str) -> Iterator[str]:
     """Why a policy may not have this of a module that it may import; nothing if it may, or if there is no such module."""
-    if name in _REACHING:  # said wherever the name stands
+    if name in _REACHING:  # refused wherever the name stands, so not twice here
         return
     try:
         member = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return
     if name.startswith("_") and not name.startswith("__"):
-        yield f"{said} reaches {_INNARDS}"
+        yield f"{expression} reaches {_INNARDS}"
     elif isinstance(member, ModuleType) and not is_open(member.__name__):
-        yield f"{said} reaches {_FORBIDDEN_MODULES.get(member.__name__.partition('.')[0], _INNARDS)}"
+        yield f"{expression} reaches {_FORBIDDEN_MODULES.get(member.__name__.partition('.')[0], _INNARDS)}"
 
 
 def is_open(name: str) -> bool:
     """Whether a policy may reach a module, or something below it."""
-    return name in _PARTS_OF_NUMPY or any(each == name or each.startswith(f"{name}.") for each in ALLOWED_MODULES)
+    return name in _PARTS_OF_NUMPY or any(module == name or module.startswith(f"{name}.") for module in ALLOWED_MODULES)
 
 
 def _refused(node: ast.AST) -> Iterator[str]:
@@ -267,7 +268,9 @@ def _refused(node: ast.AST) -> Iterator[str]:
         case ast.Import(names=names):
             yield from (sentence for alias in names for sentence in import_faults(alias.name))
         case ast.ImportFrom(module=module, names=names, level=level):
-            yield from ["a relative import reaches other files"] if level else _from(module or "", [each.name for each in names])
+            yield from (
+                ["a relative import reaches other files"] if level else _from(module or "", [alias.name for alias in names])
+            )
         case ast.Name(id=name) if name in _BUILTINS:
             yield f"'{name}' reaches {_BUILTINS[name]}"
         case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
@@ -300,8 +303,8 @@ def _asked(node: ast.AST) -> Iterator[str]:
 
 
 def _is_set(node: ast.expr) -> bool:
-    made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    return made or isinstance(node, ast.Set | ast.SetComp)
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return is_call or isinstance(node, ast.Set | ast.SetComp)
 
 
 def _attribute_faults(name: str) -> Iterator[str]:
@@ -324,12 +327,14 @@ def _from(module: str, names: list[str]) -> Iterator[str]:
     yield from import_faults(module)
     if module in ALLOWED_MODULES:
         for name in names:
-            said = f"'from {module} import {name}'"
-            yield from [f"{said} reaches {_REACHING[name]}"] if name in _REACHING else _member_faults(module, name, said)
+            statement = f"'from {module} import {name}'"
+            yield from (
+                [f"{statement} reaches {_REACHING[name]}"] if name in _REACHING else _member_faults(module, name, statement)
+            )
     if "*" in names:
         yield f"'from {module} import *' hides what is imported"
 
 
 def _takes_all(handler: ast.ExceptHandler) -> bool:
     classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(each is None or (isinstance(each, ast.Name) and each.id == "BaseException") for each in classes)
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id == "BaseException") for kind in classes)

@@ -45,16 +45,21 @@ def _assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[str]:
 
 
 def _is_declared(function: ast.FunctionDef, name: str) -> bool:
-    given = function.args
+    arguments = function.args
     plain = not (
-        given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults or function.decorator_list
+        arguments.vararg
+        or arguments.kwarg
+        or arguments.kwonlyargs
+        or arguments.posonlyargs
+        or arguments.defaults
+        or function.decorator_list
     )
     forms, answer = _DECLARED[name]
     returned = function.returns.value if isinstance(function.returns, ast.Subscript) else function.returns
     returns_none = isinstance(returned, ast.Constant) and returned.value is None
     return (
         plain
-        and tuple(_name(arg.annotation) for arg in given.args) in forms
+        and tuple(_name(arg.annotation) for arg in arguments.args) in forms
         and ("None" if returns_none else _name(returned)) == answer
     )
 
@@ -62,8 +67,8 @@ def _is_declared(function: ast.FunctionDef, name: str) -> bool:
 def _wanted(name: str) -> str:
     forms, answer = _DECLARED[name]
     words = {"EvidenceColumns": "usage", "SampleColumns": "samples", "PolicyState": "state"}
-    said = [f"def {name}({', '.join(f'{words[kind]}: {kind}' for kind in form)}) -> {answer}" for form in forms]
-    return " or ".join(said)
+    forms_in_words = [f"def {name}({', '.join(f'{words[kind]}: {kind}' for kind in form)}) -> {answer}" for form in forms]
+    return " or ".join(forms_in_words)
 
 
 def _is_typed(function: ast.FunctionDef) -> bool:

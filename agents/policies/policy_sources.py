@@ -75,7 +75,7 @@ class ResolvedPolicies:
     """Settings whose policies are named by references, and those policies."""
 
     settings: VerticalSettings
-    found: Mapping[str, CodePolicy]
+    policies: Mapping[str, CodePolicy]
 
     def policy_of(self, reference: str) -> CodePolicy | None:
         """The policy of this reference; None for the built-in estimator. Raises BadInput."""
@@ -85,28 +85,28 @@ class ResolvedPolicies:
             from agents.logic.adaptive import adaptive_policy
 
             return adaptive_policy.POLICY
-        if reference not in self.found:
+        if reference not in self.policies:
             raise BadInput(
-                f"the rules in the log name the policy '{reference}', and this process has {', '.join(self.found) or 'none'}: "
+                f"the rules in the log name the policy '{reference}', and this process has {', '.join(self.policies) or 'none'}: "
                 "give it the file that was used then, with --set vertical.policy=FILE or --set vertical.shadow_policy=FILE"
             )
-        return self.found[reference]
+        return self.policies[reference]
 
 
 def resolved(settings: VerticalSettings) -> ResolvedPolicies:
     """The policies that settings name, read and checked. Raises BadInput that names file, line and reason."""
-    found: dict[str, CodePolicy] = {}
+    policies: dict[str, CodePolicy] = {}
     references = []
     for text in (settings.policy, settings.shadow_policy):
         if text in ("", BUILT_IN, ADAPTIVE):
             references.append(text)
             continue
         policy = load(read(text))
-        found[policy.reference] = policy
+        policies[policy.reference] = policy
         references.append(policy.reference)
     decides, shadow = references
     named = replace(settings, policy="" if decides == BUILT_IN else decides, shadow_policy=shadow)
-    return ResolvedPolicies(named, found)
+    return ResolvedPolicies(named, policies)
 
 
 def read(text: str) -> PolicySource:
@@ -138,8 +138,8 @@ def _file_of(name: str) -> Path:
     """The file of the module that an installed package offers under this name."""
     modules = offered()
     if name not in modules:
-        known = ", ".join(sorted(modules)) or "none"
-        raise BadInput(f"'{name}' is no policy: it is no .py file, and no entry point of '{ENTRY_POINTS}'; there are: {known}")
+        names = ", ".join(sorted(modules)) or "none"
+        raise BadInput(f"'{name}' is no policy: it is no .py file, and no entry point of '{ENTRY_POINTS}'; there are: {names}")
     try:
         spec = importlib.util.find_spec(modules[name])
     except ImportError as error:
@@ -165,7 +165,7 @@ def load(source: PolicySource) -> CodePolicy:
     try:
         with limits.held() if isinstance(limits, PolicyLimits) else nullcontext():
             exec(_compiled(source), namespace)  # noqa: S102  # a policy is code; it is as trusted as this program
-        made = CodePolicy(
+        policy = CodePolicy(
             source.reference,
             _with_state(namespace["recommend"]),
             namespace.get("observe"),
@@ -173,18 +173,19 @@ def load(source: PolicySource) -> CodePolicy:
             _columns(namespace.get("STATE", ())),
             _version(namespace.get("VERSION", 1)),
         )
+    # the limit of a trial, which says more than that it cannot be loaded
     except MemoryError:
         raise
     except Exception as error:
         raise BadInput(f"the policy '{source.where}' cannot be loaded: {type(error).__name__}: {error}") from error
     if limits is None:
-        return made
+        return policy
     limited = limits.limited if isinstance(limits, PolicyLimits) else partial(limits.watched, source.reference)
     return replace(
-        made,
-        recommend=limited(made.recommend),
-        observe=made.observe and limited(made.observe),
-        explain=made.explain and limited(made.explain),
+        policy,
+        recommend=limited(policy.recommend),
+        observe=policy.observe and limited(policy.observe),
+        explain=policy.explain and limited(policy.explain),
         strict=isinstance(limits, PolicyLimits),
     )
 

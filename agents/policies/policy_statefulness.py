@@ -43,14 +43,15 @@ def _kept_by(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
             if isinstance(child, ast.expr) and field != "annotation":
                 yield from _lasting(child)
             elif isinstance(child, list):
-                yield from _kept_by([each for each in child if isinstance(each, ast.stmt)])
+                yield from _kept_by([statement for statement in child if isinstance(statement, ast.stmt)])
 
 
 def _lasting(node: ast.AST) -> Iterator[tuple[int, str]]:
-    """What an expression leaves behind. Arguments of a call do not last: `np.array([1.0])` keeps no list."""
+    """What an expression leaves behind."""
     if isinstance(node, _DISPLAYS):
         yield node.lineno, _DISPLAYED
     elif isinstance(node, ast.Call):
+        # its arguments do not last: `np.array([1.0])` keeps no list
         if _last_name(node.func) in _KEEPERS:
             yield node.lineno, _MADE
     elif isinstance(node, ast.Subscript):  # Callable[[int], float] keeps no list
@@ -81,11 +82,11 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         yield node.name
         return
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            yield each.id
-        elif isinstance(each, ast.alias):
-            yield each.asname or each.name.partition(".")[0]
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, ast.alias):
+            yield part.asname or part.name.partition(".")[0]
 
 
 def _last_name(function: ast.expr) -> str:

@@ -1,7 +1,6 @@
 """Tries a policy on made-up containers: whether it answers equally twice, alone and in a batch, and how long it takes.
 
-It observes a made-up day first. The containers are as in real
-clusters: containers without a sample, with one, idle ones, huge ones, and two humps.
+It observes a made-up day first. The containers are as in real clusters: without a sample, with one, idle, huge, and two humps.
 """
 
 import time
@@ -63,6 +62,7 @@ def tried(text: str) -> PolicyTrial:
         again, seconds = _timed(policy, every)
         taken = min(taken, seconds)
         unlike = unlike or _difference(whole, again, "asked again, it answers otherwise")
+    # the worker asks of whatever containers are due: an answer must not depend on the others in the batch
     half = CONTAINERS // 2 + 1
     parts = [_timed(policy, rows)[0] for rows in (every[:half], every[half:])]
     joined = RecommendedColumns(*(np.concatenate(pair) for pair in zip(*(_arrays(part) for part in parts), strict=True)))
@@ -76,11 +76,11 @@ def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float
     usage = made_up_usage(CONTAINERS, rows)
     usage.recent_peak.sum()  # made at the first look, which is no part of the policy's time
     begun = time.perf_counter()
-    found = answer(policy, usage, state)
-    taken = time.perf_counter() - begun
+    answered = answer(policy, usage, state)
+    elapsed = time.perf_counter() - begun
     if policy.explain is not None:
         check_explained(policy.explain(usage, state), len(rows))
-    return RecommendedColumns(*found), taken
+    return RecommendedColumns(*answered), elapsed
 
 
 def _observed(policy: CodePolicy, rows: Indices) -> PolicyState:
@@ -126,8 +126,8 @@ def _arrays(columns: RecommendedColumns) -> list[Floats]:
     return [array for _, array in columns.columns()]
 
 
-def _difference(one: RecommendedColumns, two: RecommendedColumns, how: str) -> str:
-    for (name, first), (_, second) in zip(one.columns(), two.columns(), strict=True):
+def _difference(before: RecommendedColumns, after: RecommendedColumns, how: str) -> str:
+    for (name, first), (_, second) in zip(before.columns(), after.columns(), strict=True):
         other = np.flatnonzero(~((first == second) | (np.isnan(first) & np.isnan(second))))
         if len(other):
             i = int(other[0])
@@ -146,9 +146,9 @@ def made_up_usage(count: int, rows: Indices | None = None) -> EvidenceColumns:
     last = np.where(samples > 0, _START + 7 * 86_400.0, np.nan)
     peak = np.where(samples > 0, memory.percentile(0.99) * chance.uniform(0.7, 1.0, count), 0.0)
     chosen = np.arange(count) if rows is None else rows
-    amounts = [each.percentile(share) * 1.15 for each in (cpu, memory) for share in (0.5, 0.9, 0.95)]
+    amounts = [histogram.percentile(share) * 1.15 for histogram in (cpu, memory) for share in (0.5, 0.9, 0.95)]
     least = [0.025] * 3 + [250 * 2.0**20] * 3
-    builtin = RecommendedColumns(*(np.maximum(found, low)[chosen] for found, low in zip(amounts, least, strict=True)))
+    builtin = RecommendedColumns(*(np.maximum(amount, low)[chosen] for amount, low in zip(amounts, least, strict=True)))
     return EvidenceColumns(
         HistogramColumns(cpu.starts, cpu.weights[chosen]),
         HistogramColumns(memory.starts, memory.weights[chosen]),

@@ -33,8 +33,8 @@ class AdapterQueries:
             read = ehpa_of(ehpa)
         except ValueError:  # it is published as unsupported
             return {}
-        found = {metric.identifier: adapter_rules.query(read, metric, self._rules, self._extra) for metric in read.metrics}
-        return {identifier: query for identifier, query in found.items() if query}
+        queries = {metric.identifier: adapter_rules.query(read, metric, self._rules, self._extra) for metric in read.metrics}
+        return {identifier: query for identifier, query in queries.items() if query}
 
     def _follow(self) -> None:
         if self._path is None:
@@ -44,6 +44,7 @@ class AdapterQueries:
                 self._read_at, self._rules = self._load()
         except (OSError, BadInput) as error:
             _log.warning("the rules of prometheus-adapter are as they were", reason=str(error))
+            # one warning for each bad version of the file, and not one for each EHPA
             self._read_at = self._path.stat().st_mtime_ns if self._path.exists() else self._read_at
 
     def _load(self) -> tuple[int, tuple[MetricRule, ...]]:

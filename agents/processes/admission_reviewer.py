@@ -151,10 +151,10 @@ class AdmissionReviewer:
         if admission_review.excess(body, self._settings.largest) is not None:
             return body
         try:
-            found = orjson.loads(body)
+            review = orjson.loads(body)
         except orjson.JSONDecodeError:
             return body
-        return found if isinstance(found, dict) else body
+        return review if isinstance(review, dict) else body
 
     def _recommended(self, workload: str) -> RequestsRecommended | None:
         latest = self._latest(workload)
@@ -172,15 +172,18 @@ class _Lookup:
         self.questions: list[Question] = []
 
     def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
-        """Makes no request if no policy could govern."""
+        """The pod's topmost controller; None where it has none."""
         self.controller = f"{owner.kind}/{owner.name}"
         answer: PodOwnerReference | Unresolved | None = owner
+        # no request to the API server for a pod that no policy could govern: most namespaces have none
         if self._reviewer.governs(namespace):
-            found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
-            if isinstance(found, UnknownOwner):
-                answer = Unresolved(found.why)
+            controller = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
+            if isinstance(controller, UnknownOwner):
+                answer = Unresolved(controller.why)
             else:
-                answer = None if found is None else PodOwnerReference(found.kind, found.name, found.api_version)
+                answer = (
+                    None if controller is None else PodOwnerReference(controller.kind, controller.name, controller.api_version)
+                )
         self.questions.append(Question("topmost", (namespace, owner), answer))
         return answer
 
@@ -220,6 +223,7 @@ def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
     """The review as it was judged, under this uid and with the recommendation that counts now."""
     account, latest = remembered.reply.account, lookup.latest
     body, response = remembered.reply.review, remembered.reply.review["response"]
+    # a remembered reply answers another review, and the API server refuses an answer with another uid
     if uid != account.uid and isinstance(response, dict):
         body = {**body, "response": {**response, "uid": uid}}
     acted = account.status is ReviewStatus.APPLIED and account.resource == "pods" and lookup.workload is not None
@@ -244,10 +248,10 @@ def _annotations(review: bytes | Mapping[str, Any]) -> Mapping[str, str]:
     if isinstance(review, bytes):
         return {}
     try:
-        found = review["request"]["object"]["metadata"].get("annotations")
+        annotations = review["request"]["object"]["metadata"].get("annotations")
     except (KeyError, TypeError, AttributeError):
         return {}
-    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
+    return {name: text for name, text in annotations.items() if isinstance(text, str)} if isinstance(annotations, dict) else {}
 
 
 def _changes(account: AdmissionAccount) -> str:

@@ -47,7 +47,7 @@ class ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # a Ctrl-C reaches our command alone, which then stops its children in order
             )
 
     @property
@@ -104,6 +104,7 @@ class ChildProcesses:
 
     def stop(self, grace: float = GRACE) -> None:
         """Ask all to end, in reverse order of start; kill what is left after `grace` seconds. May be called again."""
+        # in reverse order of start: consumers end before the cluster that they act on, and all before the broker
         for child in reversed(self.all):
             if child.code is None:
                 child.send(signal.SIGTERM)
@@ -122,7 +123,7 @@ class ChildProcesses:
             self.all.remove(child)
 
     def kill(self) -> None:
-        """Kill and reap every group, also those of children that ended, because a grandchild may live."""
+        """Kill and reap every group."""
         for child in self.all:
             child.send(signal.SIGKILL)
             if child.process is not None:

@@ -60,11 +60,14 @@ _ANY_LEASE = WebhookLease("any", "any")
 
 
 def _watched() -> Iterator[AccessRight]:
-    """To list and watch all that the kube source does, but for room to spare, without which nodes are scaled, too."""
-    seen = {watch.resource.plural: watch.resource for watch in watch_list.watches(nodes=True, replicas=True, webhook=_ANY_LEASE)}
+    """To list and watch all that the kube source does."""
+    resources = {
+        watch.resource.plural: watch.resource for watch in watch_list.watches(nodes=True, replicas=True, webhook=_ANY_LEASE)
+    }
+    # without capacity buffers nodes are scaled, too, and their CRD is rarely installed
     optional = {"leases", *(resource.plural for resource in BUFFERS)}
-    for plural in sorted(seen.keys() - optional):
-        yield from _each("list watch", seen[plural].group, plural)
+    for plural in sorted(resources.keys() - optional):
+        yield from _each("list watch", resources[plural].group, plural)
 
 
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {

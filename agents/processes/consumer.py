@@ -87,8 +87,8 @@ def admission(settings: Settings) -> Callable[[], None]:
     objection = eviction_objection(settings)
 
     def look() -> None:
-        if (objected := objection()) is not None:
-            raise GiveUp(doing="looking for the webhook's Lease", to=settings.webhook.lease, answer=objected)
+        if (answer := objection()) is not None:
+            raise GiveUp(doing="looking for the webhook's Lease", to=settings.webhook.lease, answer=answer)
 
     return look
 
@@ -151,12 +151,12 @@ _SERVING_VPAS = frozenset({"status", "webhook"})
 def require_same_recommender(context: LogContext, settings: Settings) -> None:
     """Raise BadInput where the workers serve VPAs of another recommender, by the rules in the log, than these settings say."""
     rules = rules_in_log.in_log(context).get(RECOMMENDER)
-    there = None if rules is None else rules.settings.get("recommender", DEFAULT_RECOMMENDER)
+    theirs = None if rules is None else rules.settings.get("recommender", DEFAULT_RECOMMENDER)
     ours = settings.vertical.recommender
-    if there is not None and there != ours:
+    if theirs is not None and theirs != ours:
         raise BadInput(
-            f"the workers serve VPAs of the recommender '{there}', says the log, and vertical.recommender is '{ours}' here: "
-            f"set vertical.recommender={there}, or change it for all with `ullage settings apply`"
+            f"the workers serve VPAs of the recommender '{theirs}', says the log, and vertical.recommender is '{ours}' here: "
+            f"set vertical.recommender={theirs}, or change it for all with `ullage settings apply`"
         )
 
 
@@ -170,7 +170,7 @@ class _Readiness:
         """Why not ready; each reason names its consumer."""
         if not self.consumers:
             return ["no consumer is at work yet"]
-        return [f"{name}: {reason}" for name, each in self.consumers.items() for reason in each.reasons()]
+        return [f"{name}: {reason}" for name, consumer in self.consumers.items() for reason in consumer.reasons()]
 
 
 class ConsumerDied(UllageError):
@@ -209,9 +209,11 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         if isinstance(status := consumers.get("status"), StatusConsumer):
             metrics.watch_memory_limited(lambda: status.memory_limited)
         threads = [
-            threading.Thread(target=copy_context().run, args=(each.run, stop), name=name, daemon=True)
-            for name, each in consumers.items()
+            # a thread begins with an empty context, and the part of the process that it works for stands in ours
+            threading.Thread(target=copy_context().run, args=(consumer.run, stop), name=name, daemon=True)
+            for name, consumer in consumers.items()
         ]
+        # before the logs close, which the stack does after it
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()
@@ -251,7 +253,7 @@ def connect(settings: Settings) -> KubernetesClient:
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
-    """Let each consumer finish what it began, within a time limit, before the logs close."""
+    """Let each consumer finish what it began, within a time limit."""
     stop.set()
     for thread in threads:
         thread.join(timeout=_STOP)

@@ -31,12 +31,15 @@ class AutoscalerConsumers:
 
     def reasons(self) -> Sequence[str]:
         """Why one of the two is not ready."""
-        return list(dict.fromkeys(reason for each in self._both for reason in each.reasons()))
+        return list(dict.fromkeys(reason for consumer in self._both for reason in consumer.reasons()))
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, or one of the two ends by itself."""
         ended = threading.Event()
-        threads = [threading.Thread(target=each.run, args=(ended,), name=type(each).__name__, daemon=True) for each in self._both]
+        threads = [
+            threading.Thread(target=consumer.run, args=(ended,), name=type(consumer).__name__, daemon=True)
+            for consumer in self._both
+        ]
         for thread in threads:
             thread.start()
         while not stop.wait(0.2) and all(thread.is_alive() for thread in threads):

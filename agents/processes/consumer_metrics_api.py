@@ -57,9 +57,10 @@ def event_clock(clock: ClockSettings) -> Callable[[], datetime]:
 
 
 def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
-    """Registrations for external metrics, and, if configured, for custom ones, whose group often belongs to another adapter."""
+    """Registrations for external metrics, and, if configured, for custom ones."""
     if not ours.self_register and ours.certificate is not None:
         return []
+    # an API group has one server, and that of custom metrics is often prometheus-adapter already
     groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)
     services = owning_role.owned(api, api_service.PATH, "APIService", ROLE)
     return [

@@ -34,12 +34,10 @@ from streams.serving.https_server import CertificateHolder, ServerLimits
 
 ROLE = "ullage-webhook"
 """The ClusterRole of deploy/helm/ullage/rbac."""
+# Outcomes are written and a heartbeat of recommendations is read while pods are admitted, and one answer waits for its turn some
+# five times: with Python's own five milliseconds that were 25 of them.
 SWITCH = 0.0001
-"""Seconds after which Python lets another thread work.
-
-Outcomes are written and a heartbeat of recommendations is read while pods are admitted, and one answer waits for its turn some
-five times; with Python's own five milliseconds that were 25 of them.
-"""
+"""Seconds after which Python lets another thread work."""
 
 
 def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
@@ -78,7 +76,8 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
 
 
 def _ready() -> None:
-    """Tune the garbage collector once the view is read: from now on requests are waiting."""
+    """Tune the garbage collector."""
+    # once the view is read: it lives as long as the process, and from now on requests are waiting
     python_gc.exempt_present_objects()
     python_gc.pause_briefly()
 

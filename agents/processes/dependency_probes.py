@@ -39,11 +39,8 @@ def aws(settings: Settings) -> Callable[[], None]:
 
 
 def unseen(settings: Settings) -> Iterator[str]:
-    """A sentence for each source that may not read all that it watches.
-
-    Nothing if only some namespaces are watched, because rights in single namespaces are not checked.
-    """
-    if settings.cluster.namespaces:
+    """A sentence for each source that may not read all that it watches."""
+    if settings.cluster.namespaces:  # rights in single namespaces are not looked at
         return
     with closing(Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE)) as api:
         for component in component_rights.WATCHING:

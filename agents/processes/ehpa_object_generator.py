@@ -33,7 +33,7 @@ class EhpaObjectGenerator:
     def hpa(
         self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
     ) -> WantedObject:
-        """With all that the API server would add to its spec, so that what somebody changes of that is seen."""
+        """The HPA of an EHPA, or why there is none."""
         predicted = [
             {"resourceIdentifier": metric.identifier, "ready": True, "prediction": [{}]}
             for metric in _metrics(forecast, now)
@@ -46,6 +46,7 @@ class EhpaObjectGenerator:
         except (CannotGenerate, ValueError) as error:
             return WantedObject(None, str(error))
         spec: Any = made.manifest["spec"]
+        # with all that the API server would add, so that what somebody changes of that is seen as a difference
         manifest = {**made.manifest, "spec": hpa_reconcile.defaulted(spec)}
         return WantedObject(manifest, left_out=(*made.left_out, *_cron_faults(read, now)))
 
@@ -81,17 +82,17 @@ class EhpaObjectGenerator:
         holds = forecast is not None and forecast.holds(now)
         if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
             return [], prediction_status.condition(refused, ready=False)
-        asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
-        found = {metric.identifier: metric for metric in _metrics(forecast, now)}
-        predicted = [_predicted(identifier, found.get(identifier), forecast, now) for identifier in asked]
+        identifiers = [str(metric.get("resourceIdentifier")) for metric in tsp["spec"].get("predictionMetrics") or ()]
+        forecasts = {metric.identifier: metric for metric in _metrics(forecast, now)}
+        predicted = [_predicted(identifier, forecasts.get(identifier), forecast, now) for identifier in identifiers]
         at = now if forecast is None else to_seconds(forecast.at)
         window = int(tsp["spec"].get("predictionWindowSeconds") or 0) if forecast is None else int(forecast.window)
         return prediction_status.status(predicted, now=at, window=window)
 
     def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
         """Whether what it holds ends within a window from now."""
-        held = (tsp.get("status") or {}).get("predictionMetrics") or ()
-        return prediction_status.outdated(held, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+        metrics = (tsp.get("status") or {}).get("predictionMetrics") or ()
+        return prediction_status.outdated(metrics, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
 
 
 def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:
@@ -107,19 +108,19 @@ def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForeca
     return forecast.metrics if forecast is not None and forecast.holds(now) else ()
 
 
-def _predicted(identifier: str, found: MetricForecast | None, forecast: LoadForecast | None, now: float) -> PredictedMetric:
-    if found is None:
+def _predicted(identifier: str, metric: MetricForecast | None, forecast: LoadForecast | None, now: float) -> PredictedMetric:
+    if metric is None:
         expired = forecast is not None and not forecast.holds(now)
         until = f": the last one held until {forecast.expires.isoformat()}" if forecast is not None and expired else " yet"
         return PredictedMetric(identifier, why_not=f"there is no forecast{until}")
-    first, step = int(to_seconds(found.start)), int(found.step)
-    return PredictedMetric(identifier, first, step, found.values, found.message or found.reason)
+    first, step = int(to_seconds(metric.start)), int(metric.step)
+    return PredictedMetric(identifier, first, step, metric.values, metric.message or metric.reason)
 
 
 def _pod(pod: Mapping[str, Any]) -> TargetPod:
     """A pod as the API has it."""
     about, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
-    ready: Mapping[str, Any] = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
+    ready: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
     since = ready.get("lastTransitionTime") if ready.get("status") == "True" else None
     return TargetPod(
         str(about["name"]),

@@ -1,7 +1,6 @@
 """Ends a child process of the demo when the demo dies, whatever kills the demo.
 
-Linux can send a signal when the parent dies; elsewhere the parent's own clean-up must be enough. The child asks for the signal
-itself, because running code between fork and exec is unsafe in a parent with threads.
+Linux can send a signal when the parent dies; elsewhere the parent's own clean-up must be enough.
 """
 
 import os
@@ -18,6 +17,8 @@ def die_with_parent() -> None:
         return
     import ctypes
 
+    # asked by the child itself: code between fork and exec is unsafe in a parent with threads
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # it may have died between our start and the line above, and then no signal comes
     if str(os.getppid()) != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,6 @@
 """The Leases of a process, by the settings: the one by which one of several instances works, and the webhook's.
 
-A polling source uses `Turns`: the instance that holds the Lease works, and one that loses it ends, because its memory of the log
-is stale; when it is started again, it stands by.
+A polling source uses `Turns`: the instance that holds the Lease works, and one that loses it ends.
 """
 
 import os
@@ -58,11 +57,12 @@ class Turns:
 
     def at_work(self) -> bool:
         """Whether it is this instance's turn. Raises LeaseLost when it was, and is no longer."""
-        held = self._lease is None or self._lease.held
-        if self._worked and not held:
+        has_lease = self._lease is None or self._lease.held
+        # its memory of the log is stale by now; started again, it stands by
+        if self._worked and not has_lease:
             raise LeaseLost(f"another instance holds the Lease of the {self._name} source now, so this one ends")
-        self._worked = held
-        return held
+        self._worked = has_lease
+        return has_lease
 
     @contextmanager
     def taken(self) -> Iterator[None]:

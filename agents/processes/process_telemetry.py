@@ -66,6 +66,7 @@ class ProcessTelemetry:
         """Why the component is not ready, without its dependencies. Failures of its logs count at once."""
         troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
         away = self.dependencies.reasons()
+        # the same fault is not said twice: a dependency that is away names it already
         return [*self._ready(), *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]
 
     def reasons(self) -> Sequence[str]:
@@ -131,11 +132,11 @@ def serving(
             logging_setup.failed(log, doing=f"running as {component}", error=error)
             _ended_by(log, error)
             raise
-        except BaseException as asked:
+        except BaseException as stop:
             if dead:
                 _ended_by(log, dead[0])
-                raise dead[0] from asked
-            logging_setup.ended(log, code=0, reason=f"asked to: {type(asked).__name__} {asked}".rstrip())
+                raise dead[0] from stop
+            logging_setup.ended(log, code=0, reason=f"asked to: {type(stop).__name__} {stop}".rstrip())
             raise
         logging_setup.ended(log, code=0, reason="done")
 
@@ -146,18 +147,14 @@ def _ended_by(log: FilteringBoundLogger, error: Exception) -> None:
 
 @contextmanager
 def ended_by_dead_threads() -> Iterator[list[UllageError]]:
-    """While the block runs, a thread that ends by an exception ends the process; gives what ended those that did.
-
-    A process without one of its threads looks healthy and does only a part of its work. What was raised on purpose, such as for
-    a port that another process has, is no fault of ours in a thread either.
-    """
+    """While the block runs, a thread that ends by an exception ends the process; gives what ended those that did."""
     dead, before = list[UllageError](), threading.excepthook
 
-    def say(thread: threading.ExceptHookArgs) -> None:
+    def end_process(thread: threading.ExceptHookArgs) -> None:
         name = "a thread" if thread.thread is None else thread.thread.name
         if thread.exc_value is None:
             return
-        if isinstance(thread.exc_value, UllageError):
+        if isinstance(thread.exc_value, UllageError):  # raised on purpose, such as for a port that another process has
             dead.append(thread.exc_value)
         else:
             fault = OwnFaults(name).happened("running as a thread", thread.exc_value)
@@ -165,7 +162,7 @@ def ended_by_dead_threads() -> Iterator[list[UllageError]]:
         if callable(signal.getsignal(signal.SIGTERM)):  # else nobody would clean up
             os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.excepthook = say
+    threading.excepthook = end_process
     try:
         yield dead
     finally:
@@ -187,14 +184,14 @@ def require_fitting(log: Log, settings: Settings) -> None:
 
 def await_fitting(log: Log, settings: Settings) -> None:
     """As `require_fitting`, and wait while the log is away."""
-    said = ""
+    last = ""
     while True:
         try:
             return require_fitting(log, settings)
         except LogUnavailable as error:
-            if said != str(error):
+            if last != str(error):
                 note(f"waiting for the log: {error}")
-            said = str(error)
+            last = str(error)
             signals.pause(_AGAIN)
 
 

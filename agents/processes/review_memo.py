@@ -56,14 +56,15 @@ class ReviewMemo:
 
     def get(self, key: bytes | None, lookup: Lookup) -> RememberedReply | None:
         """The reply to a review of this key, if it holds still."""
-        found = None if key is None else self._kept.get(key)
-        return found if found is not None and found.holds(lookup) else None
+        remembered = None if key is None else self._kept.get(key)
+        return remembered if remembered is not None and remembered.holds(lookup) else None
 
     def put(self, key: bytes | None, remembered: RememberedReply) -> None:
         """Remember it; a review without a key is not remembered."""
         if key is None:
             return
         if len(self._kept) >= _MOST:
+            # all at once: a rollout soon fills it again, and no order has to be kept
             self._kept.clear()
         self._kept[key] = remembered
 
@@ -78,8 +79,8 @@ def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
         if request["resource"]["resource"] != "pods" or not isinstance(request["uid"], str):
             return None
         spec = pod["spec"]
-        containers = [(each.get("name"), each.get("resources")) for each in spec["containers"]]
-        init = [(each.get("name"), each.get("resources"), each.get("restartPolicy")) for each in spec.get("initContainers") or ()]
+        containers = [(c.get("name"), c.get("resources")) for c in spec["containers"]]
+        init = [(c.get("name"), c.get("resources"), c.get("restartPolicy")) for c in spec.get("initContainers") or ()]
         whole = [spec.get(name) for name in _OF_PODS]
         about = {name: part for name, part in request.items() if name not in _UNREAD}
         key = orjson.dumps((about, pod.get("metadata"), containers, init, whole, pod.get("status")))

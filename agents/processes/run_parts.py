@@ -87,7 +87,7 @@ def run(settings: Settings, names: Sequence[str]) -> int:
     with until_stopped(), _shared(settings, expected) as parts:
         threads: list[threading.Thread] = []
         try:  # a part may fail before the next one has begun
-            threads.extend(_started(name, each, parts, failures) for name, each in work.items())
+            threads.extend(_started(name, part, parts, failures) for name, part in work.items())
             code = _hosted(settings, parts) if WORKER in names else _waited(parts)
         except Stop:
             if not failures:

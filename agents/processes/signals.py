@@ -1,7 +1,6 @@
 """Turns SIGTERM and Ctrl-C into one exception, `Stop`, which is raised once so that every `with` and `finally` runs undisturbed.
 
-While a command cleans up, further signals are ignored; every clean-up is bounded in time. A signal that comes while a finalizer
-or a call-back of the garbage collector runs is lost there, because Python only reports what these raise; so it is sent again.
+While a command cleans up, further signals are ignored. A signal that a finalizer swallows is sent again.
 """
 
 import os
@@ -43,6 +42,7 @@ def stoppable() -> Iterator[None]:
             return
         for number in _SIGNALS:
             signal.signal(number, _stop)
+        # Python only reports what a finalizer or a call-back of its garbage collector raises, so the signal is lost there
         again = threading.Timer(AGAIN, os.kill, (os.getpid(), lost.exc_value.number))
         again.daemon = True
         again.start()
@@ -74,10 +74,10 @@ def ending() -> threading.Event:
 class until_stopped:  # noqa: N801  # it reads as the function that it stands for
     """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error.
 
-    A signal may come while a Condition is between its locks; then leaving it fails in addition to Stop, and Stop is the cause. It
-    may also come before the block begins; so this is not a generator, which must not end before it has yielded. A part of a
-    process gets no signals; `pause` ends its block in the same way.
+    A part of a process gets no signals; `pause` ends its block in the same way.
     """
+
+    # A class and no generator: a signal may come before the block begins, and a generator must not end before it has yielded.
 
     def __init__(self) -> None:
         """Changes nothing yet."""
@@ -90,10 +90,12 @@ class until_stopped:  # noqa: N801  # it reads as the function that it stands fo
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         """Restore the handlers; True if a signal ended the block."""
         self._signals.__exit__(None, None, None)
+        # a signal may come while a Condition is between its locks: leaving it fails, too, and Stop is the cause
         return isinstance(error, Stop) or (isinstance(error, RuntimeError) and isinstance(error.__context__, Stop))
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    # once: a second signal would interrupt the clean-up, whose every step is bounded in time
+    for signal_number in _SIGNALS:
+        signal.signal(signal_number, signal.SIG_IGN)
     raise Stop(signal.Signals(number))

@@ -48,15 +48,15 @@ def review(pod: Pod) -> dict[str, Any]:
 
 
 def _patch(pod: Pod, ops: list[dict[str, Any]]) -> Patch:
-    found: dict[str, dict[str, dict[str, str]]] = {"requests": {}, "limits": {}}
+    quantities: dict[str, dict[str, dict[str, str]]] = {"requests": {}, "limits": {}}
     names, note = [container.name for container in pod.containers], None
     for op in ops:
         match op["path"].split("/")[1:]:
             case ["spec", "containers", index, "resources", kind, resource]:
-                found[kind].setdefault(names[int(index)], {})[resource] = op["value"]
+                quantities[kind].setdefault(names[int(index)], {})[resource] = op["value"]
             case ["metadata", "annotations", name] if name == ADMISSION_NOTE.replace("/", "~1"):
                 note = admission_notes.read(op["value"])
     read: dict[str, dict[str, Amounts]] = {
-        kind: {name: read_amounts(quantities) for name, quantities in each.items()} for kind, each in found.items()
+        kind: {name: read_amounts(of_container) for name, of_container in of_kind.items()} for kind, of_kind in quantities.items()
     }
     return Patch(read["requests"], read["limits"], note)

@@ -55,6 +55,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
 
     make = partial(AdmissionReviewer, settings.name, settings=AdmissionSettings())
     view = AdmissionView(context(), make, heartbeat=VerticalSettings().heartbeat)
+    # a pod of this cluster is seen once in a period at most: an offer must not be given up before
     view.offers.patience = max(view.offers.patience, 2 * settings.period)
     outcomes = OutcomeQueue(context())
     if another is not None:
@@ -74,7 +75,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     answer = partial(admission.answer, coming=coming)
     shop = _shop(settings, log, topics, admit=SimulatedAdmission(answer), after=after)
     shop = _joined(shop, SimulatedConstraints(shop.cluster, context()).publish, lambda: None)
-    if any(each.scaling is not None for each in settings.deployments):
+    if any(deployment.scaling is not None for deployment in settings.deployments):
         replicas = open_replicas(shop.cluster, context)
         shop = _joined(shop, replicas.publish, replicas.act)
     if not settings.groups:
@@ -84,7 +85,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
-    """The same shop without anything that changes it. Its nodes stay as they are, so they are looked at once in a period."""
+    """The same shop without anything that changes it."""
     shop = _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
     if not settings.groups:
         return shop
@@ -94,6 +95,7 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
     def publish(at: datetime) -> None:
         nonlocal due
         if at >= due:
+            # nothing changes these nodes, so they are looked at once in a period
             due = at + settings.period
             groups.publish(at)
 

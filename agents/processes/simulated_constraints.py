@@ -67,9 +67,9 @@ class SimulatedConstraints:
             for quota in cluster.rules.quotas:
                 there = quota.begin <= at.timestamp() < quota.end
                 self._quotas.put(f"{quota.namespace}/{quota.name}", self._quota(quota, at) if there else None)
-        for each in cluster.rules.limit_ranges:
-            found = LimitRangeChanged(at, cluster.name, each.namespace, each.name, each.limits)
-            self._limit_ranges.upsert(f"{each.namespace}/{each.name}", found)
+        for bounds in cluster.rules.limit_ranges:
+            limit_range = LimitRangeChanged(at, cluster.name, bounds.namespace, bounds.name, bounds.limits)
+            self._limit_ranges.upsert(f"{bounds.namespace}/{bounds.name}", limit_range)
         for facts in (self._controllers, self._quotas, self._limit_ranges, self._budgets):
             facts.republish(at, REPUBLISH_AFTER)
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
@@ -91,7 +91,7 @@ class SimulatedConstraints:
 
     def _quota(self, quota: SimulatedQuota, at: datetime) -> ResourceQuotaChanged:
         used = pod_admission.used(quota, self._cluster.pods_by_name.values())
-        texts = [{name: spelled(name, each[name]) for name in sorted(quota.hard)} for each in (quota.hard, used)]
+        texts = [{name: spelled(name, amounts[name]) for name in sorted(quota.hard)} for amounts in (quota.hard, used)]
         return ResourceQuotaChanged(at, self._cluster.name, quota.namespace, quota.name, texts[0], texts[1])
 
 

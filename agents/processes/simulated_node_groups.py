@@ -23,8 +23,7 @@ from streams.simulated.simulated_client import SimulatedApi
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 
-OPTIONS = RemovalOptions(evictions=1)
-"""One eviction after the other, so that the same seed gives the same day."""
+OPTIONS = RemovalOptions(evictions=1)  # one after the other, so that the same seed gives the same day
 
 
 @dataclass(frozen=True, slots=True)

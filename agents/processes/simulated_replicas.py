@@ -60,9 +60,9 @@ class SimulatedScales:
                     )
         return None
 
-    def set(self, found: FoundScale, replicas: int) -> None:
+    def set(self, scale: FoundScale, replicas: int) -> None:
         """Ask for so many replicas."""
-        namespace, _, name = found.path.partition("/")
+        namespace, _, name = scale.path.partition("/")
         self._cluster.scale(namespace, name, replicas)
 
     def forget_kinds(self) -> None:
@@ -100,27 +100,28 @@ class _ReplicaSource:
         self._outbox.flush()
 
     def _scale(self, deployment: SimulatedDeployment, at: datetime) -> None:
-        found = self._scales.find(ControllerKey(deployment.namespace, _REF[0], deployment.name, _REF[1]))
-        if found is None:
+        scale = self._scales.find(ControllerKey(deployment.namespace, _REF[0], deployment.name, _REF[1]))
+        if scale is None:
             return
         workload, published = _workload(self._cluster.name, deployment), self._published.get(deployment.name)
-        seen = ScaleSeen(at, workload, found.replicas, found.there, found.selector)
+        fact = ScaleSeen(at, workload, scale.replicas, scale.there, scale.selector)
         if (
             published is None
-            or (published.replicas, published.status_replicas) != (found.replicas, found.there)
+            or (published.replicas, published.status_replicas) != (scale.replicas, scale.there)
             or at - published.at > REPUBLISH_AFTER
         ):
-            self._published[deployment.name] = seen
-            self._publisher.publish(seen)
+            self._published[deployment.name] = fact
+            self._publisher.publish(fact)
 
     def _past(self, deployment: SimulatedDeployment, scaling: SimulatedScaling, at: datetime) -> Iterator[NewRecord]:
-        """By day, because a record holds a bounded number of values."""
+        """What a metrics store would remember of the load."""
         workload, context = _workload(self._cluster.name, deployment), self._context
         partition = context.topics.partition_of(workload.key)
+        # by day, because a record holds a bounded number of values
         for day in range(scaling.days, 0, -1):
             start = at - timedelta(days=day)
             moments = [times.to_seconds(start) + _STEP * n for n in range(86_400 // _STEP)]
-            values = tuple(_together(deployment, Seconds(each)) for each in moments)
+            values = tuple(_together(deployment, Seconds(moment)) for moment in moments)
             event = LoadHistoryRead(at, workload, series_id("resource.cpu", ""), start, Seconds(float(_STEP)), values)
             yield context.codec.encode(event, topic="load-metrics", key=workload.key, partition=partition, source=SOURCE)
 

@@ -88,12 +88,13 @@ def selection(ours: AwsSettings) -> GroupSelection:
 
 
 def _once_each(explicit: Sequence[GroupBounds]) -> None:
-    """Raises BadInput for a group that is named twice, because only one pair of bounds can count."""
+    """Raises BadInput for a group that is named twice."""
     entries: dict[str, list[str]] = {}
     for group in explicit:
         entries.setdefault(group.name, []).append(f"'{group.least}:{group.most}:{group.name}'")
     for name, named in entries.items():
         if len(named) > 1:
+            # only one pair of bounds can count, and nobody could say which
             raise BadInput(f"aws.groups: {' and '.join(named)} are entries for one group, '{name}': leave one of them")
 
 
@@ -132,10 +133,12 @@ def _template(version: TemplateVersion, fitting: str) -> LaunchTemplate:
     return LaunchTemplate(version.instance_type, version.image, _requirements(version.requirements), fitting)
 
 
-def _requirements(asked: TypeRequirements | None) -> InstanceRequirements | None:
-    if asked is None:
+def _requirements(demanded: TypeRequirements | None) -> InstanceRequirements | None:
+    if demanded is None:
         return None
-    return InstanceRequirements(asked.vcpus, asked.memory_mib, asked.accelerators, asked.manufacturers, asked.kinds)
+    return InstanceRequirements(
+        demanded.vcpus, demanded.memory_mib, demanded.accelerators, demanded.manufacturers, demanded.kinds
+    )
 
 
 def _poll(source: AsgSource, settings: Settings, aws: DependencyStatus) -> bool:

@@ -2,8 +2,7 @@
 
 In step means that the clock waits after a tick until the simulated world has answered with a scrape of that time, and leaves no
 tick out. On a fast machine this changes nothing. On a slow one the day takes longer, and is the same day: with ticks left out, a
-world that is simulated on the same cores would be seen seldom. The wait is bounded, so that a world that died does not stop the
-clock.
+world that is simulated on the same cores would be seen seldom.
 """
 
 import time
@@ -33,7 +32,9 @@ def run(settings: Settings, *, in_step: bool) -> None:
     ours = settings.clock
     with until_stopped(), running_source("clock", settings, ClockMetrics) as (log, topics, metrics):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
+        # a connection of its own: the clock appends on the other meanwhile
         with log_factory.log(settings) as aside:
+            # the anchor may be set in the future, by which a demo gives its processes a head start
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
             how = ClockTiming(ours.period_ms, time_base(settings), every_tick=in_step)

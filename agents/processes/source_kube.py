@@ -94,9 +94,10 @@ class _Readiness:
     lease: HolderLease | None = None
 
     def settle(self) -> None:
-        """Once everything is listed, exempt it from garbage collection: it lives long, and examining it again costs CPU."""
+        """Once everything is listed, exempt it from garbage collection."""
         if not self.settled and not self.reasons():
             self.settled = True
+            # what was listed lives long, and examining it again and again costs CPU
             gc.collect()
             gc.freeze()
 

@@ -34,7 +34,7 @@ class LoadWishesOfObjects:
 
     def series(self) -> Sequence[LoadWish]:
         """Every series that some query gives, each once."""
-        return [LoadWish(each.workload, each.series, each.asked, each.scraped, each.by_tenant) for each in self._wanted.series()]
+        return [LoadWish(load.workload, load.series, load.asked, load.scraped, load.by_tenant) for load in self._wanted.series()]
 
 
 def run(settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Runs `ullage source remote-write`: takes in what senders bring, and publishes it each interval until stopped.
 
-Nothing that a sender was told is taken gets lost when it is stopped: what came since the last interval is published before the
-end. While another instance holds the Lease, or the log is away, senders are told to keep what they have and to come again.
+What came since the last interval is published before the end. While another instance holds the Lease, or the log is away,
+senders are told to keep what they have and to come again.
 """
 
 import time
@@ -60,7 +60,8 @@ class Arrivals:
         return []
 
     def read(self, at: datetime) -> Readings:
-        """What is used now. Raises TryAgain while nothing arrives, so that nobody believes that nothing is used."""
+        """What is used now. Raises TryAgain while nothing arrives."""
+        # silence is no usage of zero: an empty answer would let the recommender believe that nothing is used
         if reasons := self.reasons():
             raise TryAgain(doing="waiting for usage from", to="the senders", answer=reasons[0], after=self._silence)
         return self._samples.read(at)
@@ -111,25 +112,26 @@ def remote_write(settings: Settings) -> None:
                         wait = min(settings.usage.interval_seconds, _WHILE_AWAY if observed.troubles() else float("inf"))
                     pause(max(0.0, begun + wait - time.monotonic()))
         except Stop:
+            # what a sender was told is taken must not get lost when we are stopped
             if working and samples.counts["stored"]:
                 publish()
             raise
 
 
 def _options(settings: Settings) -> ReceiverOptions:
-    """Raises BadInput for a file with a token that cannot be read, now and not with the first request."""
+    """Raises BadInput for a file with a token that cannot be read."""
     file = settings.receiver.token_file
 
     def tokens() -> Sequence[str]:
         if file is None:
             return ()
         lines = secret_files.read(file.expanduser(), f"the file '{file}' of receiver.token_file").splitlines()
-        found = tuple(dict.fromkeys(filter(None, map(str.strip, lines))))
-        if not found:
+        shown = tuple(dict.fromkeys(filter(None, map(str.strip, lines))))
+        if not shown:
             raise BadInput(f"the file '{file}' of receiver.token_file is empty")
-        return found
+        return shown
 
-    tokens()
+    tokens()  # refuses now, and not with the first request
     return ReceiverOptions(metric_names(settings), tokens, Bytes(settings.receiver.most_bytes))
 
 

@@ -42,8 +42,9 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
 
 
 def _refuse_the_past(log: Log, topics: Topics, *, begin: datetime) -> None:
-    """Raises BadInput for a trace from before the log's newest tick: a tick counts only above all earlier ones."""
+    """Raises BadInput for a trace from before the log's newest tick."""
     newest = OperatorLog(LogContext.of(log, topics)).newest_tick()
+    # a tick counts only above all earlier ones, so no turn would be taken of such a trace
     if newest is not None and newest.at >= begin:
         raise BadInput(
             f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire(CLOCK)}' is of "

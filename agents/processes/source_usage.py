@@ -54,14 +54,14 @@ def usage(settings: Settings) -> None:
     def reasons() -> Sequence[str]:
         return [] if turns.stands_by else server.reasons()
 
-    def asked(at: datetime) -> Readings:
+    def ask(at: datetime) -> Readings:
         with server.asking(within=Seconds(ours.timeout_seconds)):
             return read(at)
 
     with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, fitting_log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
-        source = UsageSource(asked, context, options)
+        source = UsageSource(ask, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         if ours.reads == "prometheus":
             warn_of_clusters(metrics_store(settings), event_time(settings))
@@ -91,11 +91,12 @@ def prometheus(ours: PrometheusSettings, limits: AnswerLimits | None = None) -> 
 
 
 def _headers(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values of `Name: value` lines. An error names the line and not the value, because the value is a secret."""
+    """Names and values of `Name: value` lines."""
     for number, line in enumerate(text.splitlines(), start=1):
         name, colon, value = line.partition(":")
         if line.strip():
             if not colon or not _HEADER.fullmatch(name.strip()):
+                # without the value, which is a secret
                 raise BadInput(f"line {number} of prometheus.headers is no header such as 'X-Scope-OrgID: shop'")
             yield name.strip(), value.strip()
 

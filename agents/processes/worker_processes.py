@@ -60,6 +60,7 @@ class _Process:
 
     @classmethod
     def start(cls, name: str, work: Callable[[Report, Any], object], argument: object) -> "_Process":
+        # spawn and not fork: a fork of a process with threads may inherit a lock that nobody releases
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_child, args=(theirs, work, argument), daemon=True)
@@ -82,33 +83,33 @@ class _Process:
 def _answers(what: tuple[str, str], processes: Sequence[_Process], show: Callable[[int], object]) -> list[Any]:
     doing, to = what
     waiting: dict[object, _Process] = {process.pipe: process for process in processes}
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     while waiting:
-        for pipe in connection.wait([each.pipe for each in waiting.values()]):
-            each = waiting[pipe]
+        for pipe in connection.wait([process.pipe for process in waiting.values()]):
+            process = waiting[pipe]
             try:
-                kind, value = each.pipe.recv()
+                kind, value = process.pipe.recv()
             except (EOFError, ConnectionResetError):
-                raise GiveUp(doing=doing, to=to, answer=each.ending()) from None
+                raise GiveUp(doing=doing, to=to, answer=process.ending()) from None
             if kind == "usage":
                 raise BadInput(value)
             if kind == "failed":
                 raise GiveUp(doing=doing, to=to, answer=value)
             if kind == "at":
-                each.done = value
+                process.done = value
                 show(sum(other.done for other in processes))
             else:
-                found[each.name] = value
+                results[process.name] = value
                 del waiting[pipe]
-    return [found[process.name] for process in processes]
+    return [results[process.name] for process in processes]
 
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
     """Signals come after this block, and never to what is started in it: a terminal sends Ctrl-C to all processes."""
     resource_tracker.ensure_running()  # it lets signals through when it starts
-    came: list[int] = []
-    handlers = {number: signal.signal(number, lambda seen, _: came.append(seen)) for number in _SIGNALS}
+    signals: list[int] = []
+    handlers = {number: signal.signal(number, lambda received, _: signals.append(received)) for number in _SIGNALS}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # of this thread, which is what a new process takes over
     try:
         yield
@@ -116,7 +117,7 @@ def _signals_kept() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for first in came[:1]:
+        for first in signals[:1]:
             signal.raise_signal(first)
 
 
@@ -127,11 +128,11 @@ def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: ob
         pipe.send(("at", done))
 
     try:
-        found: tuple[str, object] = ("done", work(report, argument))
+        message: tuple[str, object] = ("done", work(report, argument))
     except BadInput as error:
-        found = ("usage", str(error))
+        message = ("usage", str(error))
     except UllageError as error:
-        found = ("failed", str(error))
+        message = ("failed", str(error))
     except BrokenPipeError:  # the parent is gone
         return
-    pipe.send(found)
+    pipe.send(message)

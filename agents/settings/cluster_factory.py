@@ -3,7 +3,6 @@
 There are three ways: a kubeconfig file (and a context in it), the service account of the pod that we run in, or the plain
 address of a server that asks for no credentials, such as the simulated cluster. Where the settings name none, what kubectl would
 take is taken: the files of `$KUBECONFIG`, then the pod's account, then `~/.kube/config`. This module sends nothing to the server.
-The connection itself never retries, because the caller decides what happens after a failure.
 """
 
 import os
@@ -29,6 +28,7 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
     """A configured connection. Raises BadInput for credentials that are missing or contradict each other."""
     from kubernetes.client import ApiClient, Configuration
 
+    # the caller decides what happens after a failure, and urllib3 would try thrice in silence
     configuration = Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
     if in_pod(cluster):
         _from_pod(configuration, cluster)
@@ -96,12 +96,12 @@ def contexts(cluster: ClusterSettings) -> list[str]:
     files = [Path(file) for file in (_files(cluster) or "").split(os.pathsep) if file]
     try:
         trees: list[Any] = [_kubeconfig(file) for file in files if file.is_file()]
-        found = [str(each["name"]) for tree in trees for each in tree.get("contexts") or ()]
+        names = [str(context["name"]) for tree in trees for context in tree.get("contexts") or ()]
     except (KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"kubeconfig '{_files(cluster)}' cannot be read: {error}") from error
-    if not found:
+    if not names:
         raise BadInput(f"kubeconfig '{_files(cluster) or '~/.kube/config'}' has no contexts: is it there?")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:
@@ -137,16 +137,17 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
 
 
 def _readable_context(files: str) -> str:
-    """The current context for people, also where the files cannot be read, which is said elsewhere."""
+    """The current context for people."""
     try:
         return _current_context(files) or "(current)"
-    except BadInput:
+    except BadInput:  # who connects says it
         return "(current)"
 
 
 def _current_context(files: str) -> str | None:
-    """The current context of several files, which is the first's that names one; the client itself would take the last's."""
+    """The current context of several files."""
     for file in files.split(os.pathsep):
+        # kubectl takes the first file that names one; the Python client would take the last one's
         tree = _kubeconfig(Path(file)) if file and Path(file).is_file() else None
         if isinstance(tree, dict) and tree.get("current-context"):
             return str(tree["current-context"])

@@ -1,7 +1,7 @@
 """Moments as people type them, in the log's own time: `2026-01-05T03:02`, `03:02`, or `30m` before the newest tick.
 
-A time of day is the last such moment that the log has reached. All times without an offset are UTC. The reader's clock plays no
-part, so that the same words mean the same in a recorded log for ever.
+All times without an offset are UTC. The reader's clock plays no part, so that the same words mean the same in a recorded log for
+ever.
 """
 
 import re
@@ -23,6 +23,7 @@ def moment(text: str, newest: datetime, flag: str) -> datetime:
         if clock is not None:
             hour, minute, second = (int(part or 0) for part in clock.groups())
             at = newest.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            # a time of day is the last such moment that the log has reached
             return at if at <= newest else at - timedelta(days=1)
         at = datetime.fromisoformat(text)
     except (ValueError, OverflowError):

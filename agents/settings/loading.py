@@ -152,18 +152,20 @@ def _from_environment(defaults: Values) -> _Layer:
     for variable in sorted(os.environ):
         if not variable.upper().startswith(_PREFIX) or variable in _NO_SETTINGS or _is_service_link(variable):
             continue
-        value, known = os.environ[variable], variable.upper()
-        if known in names:
-            yield names[known], value, f"environment {variable}", False
-        elif known.removesuffix(_FROM_FILE) in names:
-            yield names[known.removesuffix(_FROM_FILE)], _secret(variable, value), f"file {value} ({variable})", True
+        value, upper = os.environ[variable], variable.upper()
+        if upper in names:
+            yield names[upper], value, f"environment {variable}", False
+        elif upper.removesuffix(_FROM_FILE) in names:
+            yield names[upper.removesuffix(_FROM_FILE)], _secret(variable, value), f"file {value} ({variable})", True
         else:
             raise BadInput(_no_setting(variable, names))
 
 
 def _is_service_link(variable: str) -> bool:
-    """Whether Kubernetes put it there, as it does in each pod beside a Service whose name begins like ours."""
-    return any(f"{variable[: found.start()]}_SERVICE_HOST" in os.environ for found in _SERVICE_LINK.finditer(variable))
+    """Whether Kubernetes put it there."""
+    # enableServiceLinks, the default: each pod gets such variables for each Service of its namespace, and ours begin like
+    # settings
+    return any(f"{variable[: match.start()]}_SERVICE_HOST" in os.environ for match in _SERVICE_LINK.finditer(variable))
 
 
 def _no_setting(variable: str, names: Mapping[str, str]) -> str:
@@ -209,7 +211,7 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
 
 def _known(name: str, origins: Mapping[str, str]) -> str:
     """The setting that a problem is about: an entry of a list belongs to its list."""
-    while name not in origins and "." in name and any(name.startswith(f"{known}.") for known in origins):
+    while name not in origins and "." in name and any(name.startswith(f"{setting}.") for setting in origins):
         name = name.rpartition(".")[0]
     return name
 
@@ -232,7 +234,8 @@ def _quoted(name: str, value: object, hidden: set[str]) -> str:
 
 
 def _short(text: str, most: int = 200) -> str:
-    """Enough of a value to know it by: a file that was pasted by mistake must not fill the screen."""
+    """Enough of a value to know it by."""
+    # a file that was pasted by mistake must not fill the screen
     return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 

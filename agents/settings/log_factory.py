@@ -77,11 +77,12 @@ def _file(path: Path) -> Log:
 def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
     """As `log`, for a command that a person waits for and that only reads; and the settings with the log's number of partitions.
 
-    Who reads need not know that number: the log says it. Raises LogUnavailable within seconds when no broker answers.
+    Raises LogUnavailable within seconds when no broker answers.
     """
     if settings.log.kind == "kafka":
         answering_connection(settings)
     with _open(settings) as opened:
+        # who only reads need not know the number, for the log says it
         count = _partitions(opened, settings)
         if count is not None:
             settings = settings.model_copy(update={"topics": settings.topics.model_copy(update={"partitions": count})})
@@ -91,12 +92,13 @@ def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
 def log_to_write(settings: Settings) -> Log:
     """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers.
 
-    Raises BadInput where the log has another number of partitions, for then a command would write into a part of it alone.
+    Raises BadInput where the log has another number of partitions.
     """
     if settings.log.kind == "kafka":
         answering_connection(settings)
     opened = log(settings)
     try:
+        # with another number a command would write into a part of the log alone, and some workers would never see it
         require_partitions(opened, settings)
     except BaseException:
         opened.close()
@@ -127,6 +129,7 @@ def answering_connection(settings: Settings) -> "KafkaConnection":
     from streams.log.connection_check import require_answer
 
     where = connection(settings)
+    # Kafka's own client goes on trying in silence, and a person has long pressed Ctrl-C
     require_answer(where, within=PATIENCE)
     return where
 
@@ -169,7 +172,8 @@ def _msk_tokens(security: SecuritySettings) -> "MskTokens | None":
 
 
 def _within(folder: Path | None, name: str) -> Path | None:
-    """The file of that name in a folder, if both are there: a Secret has what its Kafka asks for, and not always all three."""
+    """The file of that name in a folder, if both are there."""
+    # a Secret of Strimzi has what its Kafka asks for, and not always all three files
     return folder / name if folder is not None and (folder / name).is_file() else None
 
 

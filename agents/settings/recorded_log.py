@@ -26,25 +26,25 @@ def is_log(path: Path) -> bool:
 
 def reading(settings: Settings, path: Path) -> Settings:
     """The settings with a file's own log, topics and cluster in place of theirs. Raises BadInput for a file that is no log."""
-    found = fitting_settings(path)
+    fitting = fitting_settings(path)
     log = settings.log.model_copy(update={"kind": "file", "path": path})
     topics = settings.topics.model_copy(
-        update={name.removeprefix("topics."): value for name, value in found.items() if name.startswith("topics.")}
+        update={name.removeprefix("topics."): value for name, value in fitting.items() if name.startswith("topics.")}
     )
-    cluster = settings.cluster.model_copy(update={"name": found.get("cluster.name", settings.cluster.name)})
+    cluster = settings.cluster.model_copy(update={"name": fitting.get("cluster.name", settings.cluster.name)})
     return settings.model_copy(update={"log": log, "topics": topics, "cluster": cluster})
 
 
 def fitting_settings(path: Path) -> dict[str, object]:
     """The settings by which the file is read, by dotted name. Raises BadInput for a file that is no log."""
-    found: dict[str, object] = {"log.kind": "file", "log.path": path}
+    fitting: dict[str, object] = {"log.kind": "file", "log.path": path}
     if is_incident(path):
         with IncidentFile(path) as incident:
             manifest = incident.manifest
-        found |= {"topics.prefix": manifest.prefix, "topics.partitions": manifest.partitions}
-        return found | ({"cluster.name": manifest.clusters[0]} if len(manifest.clusters) == 1 else {})
+        fitting |= {"topics.prefix": manifest.prefix, "topics.partitions": manifest.partitions}
+        return fitting | ({"cluster.name": manifest.clusters[0]} if len(manifest.clusters) == 1 else {})
     with FileLog(path) as log:
         wires = [wire for wire in log.topics() if wire.endswith(_EVERYWHERE)]
         if len(wires) != 1:
             raise BadInput(f"the log file '{path}' has {len(wires)} topics '*{_EVERYWHERE}', so nobody knows its prefix")
-        return found | {"topics.prefix": wires[0].removesuffix(_EVERYWHERE), "topics.partitions": log.partitions(wires[0])}
+        return fitting | {"topics.prefix": wires[0].removesuffix(_EVERYWHERE), "topics.partitions": log.partitions(wires[0])}

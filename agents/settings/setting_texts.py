@@ -36,7 +36,8 @@ def share(text: str) -> float:
 
 
 def is_misread(value: object, default: object) -> bool:
-    """Whether it is true or false where something else belongs; a number's type would take that for 1 or 0."""
+    """Whether it is true or false where something else belongs."""
+    # pydantic would take true for the number 1
     return isinstance(value, bool) and (default is None or (isinstance(default, int | float) and not isinstance(default, bool)))
 
 
