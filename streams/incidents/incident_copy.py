@@ -78,7 +78,7 @@ def to_file(  # noqa: PLR0913  # wired in one place
     """
     cuts = _cuts(context, stretch)
     bounds = {wire: _bounds(context, wire, stretch, cuts) for wire in stretch.topics}
-    tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
+    tallies = {(w, p): PartitionTally(begin, end) for w, ends in bounds.items() for p, (begin, end) in enumerate(ends)}
     clusters: set[str] = set()
     of = sum(end - begin for bound in bounds.values() for begin, end in bound)
 
@@ -137,9 +137,10 @@ def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> li
         elif isinstance(stretch.since, Mapping) and not _in_force(context, wire):
             begin = stretch.since.get((wire, partition), begin)
         if stretch.until is not None and cuts.until is not None:
-            said = cuts.until.next if name == CLOCK else cuts.until.end(name, partition)
+            ticked = cuts.until.next if name == CLOCK else cuts.until.end(name, partition)
             decided = offset_at(log, wire, partition, stretch.until) if clock_log.comes_after_its_tick(name) else 0
-            end = min(end, max(said, decided))
+            # decisions of the last turn lie behind its tick, and belong to the stretch
+            end = min(end, max(ticked, decided))
         bounds.append((begin, max(begin, end)))
     return bounds
 

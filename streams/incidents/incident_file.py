@@ -71,8 +71,8 @@ class IncidentFaults:
             (self.reordered, "records out of order"),
             (self.missing, "records missing"),
         )
-        found = [f"{where}: {count} {what}" for counts, what in words for where, count in sorted(counts.items())]
-        return [*found, *(f"{where}: the content is not what the manifest's hash says" for where in sorted(self.changed))]
+        counted = [f"{where}: {count} {what}" for counts, what in words for where, count in sorted(counts.items())]
+        return [*counted, *(f"{where}: the content is not what the manifest's hash says" for where in sorted(self.changed))]
 
 
 @dataclass(slots=True)
@@ -106,6 +106,7 @@ class IncidentFile:
         self._db = duckdb.connect(config={"memory_limit": _MEMORY})
         self._quoted = "'" + str(path).replace("'", "''") + "'"
         self._db.execute(f"set allowed_paths = [{self._quoted}]")
+        # a file from a stranger: DuckDB opens it and nothing else, and no query of it can undo that
         self._db.execute("set enable_external_access = false")
         self._db.execute("set lock_configuration = true")
         try:
@@ -132,8 +133,8 @@ class IncidentFile:
         self._db.close()
 
     def _read_manifest(self) -> IncidentManifest:
-        found = self._db.execute(f"select value from parquet_kv_metadata({self._quoted}) where key = '{KEY}'").fetchall()  # noqa: S608  # quoted
-        if not found:
+        rows = self._db.execute(f"select value from parquet_kv_metadata({self._quoted}) where key = '{KEY}'").fetchall()  # noqa: S608  # quoted
+        if not rows:
             raise BadInput(f"'{self.path}' is Parquet, but no incident file: its metadata has no '{KEY}'")
         columns = {str(row[0]): str(row[1]) for row in self._db.execute(f"describe select * from {self._quoted}").fetchall()}  # noqa: S608  # as above
         if lacking := [name for name in _COLUMNS if name not in columns]:
@@ -142,10 +143,11 @@ class IncidentFile:
             raise BadInput(
                 f"the column '{other[0]}' of the incident file '{self.path}' is {columns[other[0]]}, not {_COLUMNS[other[0]]}"
             )
-        return incident_manifest.decode(bytes(found[0][0]), str(self.path))
+        return incident_manifest.decode(bytes(rows[0][0]), str(self.path))
 
     def _check_size(self) -> None:
-        """Refuse what would become too much, before anything is made of it: a dictionary holds gigabytes in some kilobytes."""
+        """Refuse what would become too much, before anything is made of it."""
+        # a Parquet dictionary holds gigabytes in some kilobytes
         heavy = parquet_bounds.too_large(self._db, f"read_parquet({self._quoted})", (f'"{name}"' for name in _COLUMNS))
         if heavy is not None:
             why = f"a page or a dictionary for which {_MEMORY} of memory, the most, are too little"
@@ -166,8 +168,8 @@ class IncidentFile:
     def check(self) -> IncidentFaults:
         """Read every row and compare with the manifest."""
         faults = IncidentFaults()
-        named = [(topic, p, each) for topic, parts in self.manifest.topics.items() for p, each in enumerate(parts)]
-        checks = {(topic, p): _PartitionCheck(PartitionTally(each.begin, each.end)) for topic, p, each in named}
+        named = [(topic, p, part) for topic, parts in self.manifest.topics.items() for p, part in enumerate(parts)]
+        checks = {(topic, p): _PartitionCheck(PartitionTally(part.begin, part.end)) for topic, p, part in named}
         for where, record in self._rows(ordered=False):
             check = None if record is None else checks.get((record.topic, record.partition))
             if check is None or record is None or not check.tally.begin <= record.offset < check.tally.end:
@@ -235,8 +237,7 @@ def write(
 ) -> IncidentManifest:
     """Write the records, counting each into its partition's tally. Returns `manifest` with counts and hashes.
 
-    `clusters` is called after the last record. The file appears when it is complete: it is written under another name first.
-    Raises BadInput when it cannot be written.
+    `clusters` is called after the last record. Raises BadInput when it cannot be written.
     """
     import duckdb
 
@@ -264,7 +265,7 @@ def _filled(
     topics: dict[str, list[Any]] = {}
     for (topic, _), tally in sorted(tallies.items()):
         topics.setdefault(topic, []).append(tally.manifest())
-    parts = {topic: tuple(each) for topic, each in topics.items()}
+    parts = {topic: tuple(partitions) for topic, partitions in topics.items()}
     return replace(manifest, events=dict(sorted(events.items())), topics=parts)
 
 
@@ -275,6 +276,7 @@ def _convert(rows: Path, path: Path, manifest: str) -> None:
     types = ", ".join(f"\"{name}\": '{'VARCHAR' if kind == 'BLOB' else kind}'" for name, kind in _COLUMNS.items())
     columns = ", ".join(f'from_base64("{n}") as "{n}"' if kind == "BLOB" else f'"{n}"' for n, kind in _COLUMNS.items())
     source = "'" + str(rows).replace("'", "''") + "'"
+    # the file appears when it is complete
     beside = path.with_name(f".{path.name}.part")
     target = "'" + str(beside).replace("'", "''") + "'"
     quoted = "'" + manifest.replace("'", "''") + "'"
@@ -323,13 +325,14 @@ def _data(text: str | None, data: bytes | None) -> bytes | None:
     return text.encode() if text is not None else None if data is None else bytes(data)
 
 
-def _settle(faults: IncidentFaults, where: str, tally: PartitionTally, said: PartitionManifest) -> None:
-    """Add the faults that only show after the last row. Hashes are only compared for complete partitions in order."""
-    if tally.records < said.records:
-        faults.missing[where] = said.records - tally.records
-    elif tally.records > said.records:
-        faults.foreign[where] = faults.foreign.get(where, 0) + tally.records - said.records
-    elif where not in faults.reordered and tally.manifest().sha256 != said.sha256:
+def _settle(faults: IncidentFaults, where: str, tally: PartitionTally, manifest: PartitionManifest) -> None:
+    """Add the faults that only show after the last row."""
+    if tally.records < manifest.records:
+        faults.missing[where] = manifest.records - tally.records
+    elif tally.records > manifest.records:
+        faults.foreign[where] = faults.foreign.get(where, 0) + tally.records - manifest.records
+    # the hash is over the records in order, so it says nothing of fewer, or of others
+    elif where not in faults.reordered and tally.manifest().sha256 != manifest.sha256:
         faults.changed[where] = 1
 
 

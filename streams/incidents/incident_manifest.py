@@ -94,36 +94,36 @@ def decode(data: bytes, path: str) -> IncidentManifest:
         version = body.pop("version")
         if version != VERSION:
             raise BadInput(f"'{path}' is an incident file of version {version}; this program reads version {VERSION}")
-        topics = {str(name): tuple(_partition(each) for each in body["topics"][name]) for name in body["topics"]}
+        topics = {str(name): tuple(map(_partition, body["topics"][name])) for name in body["topics"]}
         at_work = tuple((str(stage), int(partition)) for stage, partition in body.get("at_work", ()))
         clusters = _list(body["clusters"])
-        found = IncidentManifest(**{**body, "topics": topics, "clusters": clusters, "at_work": at_work})
-        _require_sense(found)
+        manifest = IncidentManifest(**{**body, "topics": topics, "clusters": clusters, "at_work": at_work})
+        _require_sense(manifest)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"the manifest of '{path}' cannot be read: {type(error).__name__}: {error}") from error
-    return found
+    return manifest
 
 
 def _partition(body: Mapping[str, Any]) -> PartitionManifest:
-    found = PartitionManifest(**body)
-    numbers = (found.begin, found.end, found.records)
-    if not all(type(number) is int for number in numbers) or not 0 <= found.begin <= found.end or found.records < 0:
-        raise ValueError(f"a partition from {found.begin!r} to {found.end!r} with {found.records!r} records")
-    return found
+    partition = PartitionManifest(**body)
+    numbers = (partition.begin, partition.end, partition.records)
+    if not all(type(number) is int for number in numbers) or not 0 <= partition.begin <= partition.end or partition.records < 0:
+        raise ValueError(f"a partition from {partition.begin!r} to {partition.end!r} with {partition.records!r} records")
+    return partition
 
 
-def _list(found: object) -> tuple[str, ...]:
-    if not isinstance(found, list):
+def _list(clusters: object) -> tuple[str, ...]:
+    if not isinstance(clusters, list):
         raise TypeError("'clusters' is no list")
-    return tuple(found)
+    return tuple(clusters)
 
 
-def _require_sense(found: IncidentManifest) -> None:
+def _require_sense(manifest: IncidentManifest) -> None:
     """Refuse values that our programs never write. Raises ValueError."""
-    texts = (found.made_by, found.prefix, found.since, found.until, found.pseudonyms, *found.clusters)
+    texts = (manifest.made_by, manifest.prefix, manifest.since, manifest.until, manifest.pseudonyms, *manifest.clusters)
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a text of it is no text")
-    if type(found.partitions) is not int or not 1 <= found.partitions <= _MOST_PARTITIONS:
-        raise ValueError(f"'partitions' is {found.partitions!r}, not 1 to {_MOST_PARTITIONS}")
-    if not isinstance(found.events, dict) or not all(type(count) is int for count in found.events.values()):
+    if type(manifest.partitions) is not int or not 1 <= manifest.partitions <= _MOST_PARTITIONS:
+        raise ValueError(f"'partitions' is {manifest.partitions!r}, not 1 to {_MOST_PARTITIONS}")
+    if not isinstance(manifest.events, dict) or not all(type(count) is int for count in manifest.events.values()):
         raise ValueError("'events' is no count of events")

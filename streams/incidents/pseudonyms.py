@@ -4,7 +4,7 @@ Everything is replaced except what is known to be harmless: words of our own sch
 in the log. A path such as a workload's key is replaced part by part, so that keys, ids and subjects still agree. A sentence is
 withheld as a whole, because it may contain names. The same name always becomes the same pseudonym under the same key, by an HMAC:
 without the key nobody can test guesses. A pseudonym falls into the same partition as the name, so that a cluster's records are
-still found; it reveals nothing else about the name.
+still found.
 """
 
 import enum
@@ -92,7 +92,7 @@ class Pseudonyms:
 
     def __init__(self, key: bytes, prefix: str, partitions: int) -> None:
         self._key, self._partitions = key, partitions
-        self._known: dict[str, str] = {}
+        self._pseudonyms: dict[str, str] = {}
         self._wires = frozenset(f"{prefix}.{topic.name}.v1" for topic in TOPICS)
 
     @property
@@ -110,16 +110,17 @@ class Pseudonyms:
 
     def name(self, name: str) -> str:
         """The pseudonym of one name, which is a good name itself."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = self._made(name)
-        return found
+        pseudonym = self._pseudonyms.get(name)
+        if pseudonym is None:
+            pseudonym = self._pseudonyms[name] = self._made(name)
+        return pseudonym
 
     def _made(self, name: str) -> str:
         wanted, number = partition_of(name, self._partitions), 0
         while True:
             digest = hmac.new(self._key, f"{number}/{name}".encode(), hashlib.sha256).hexdigest()
             pseudonym = f"n{digest[:_LETTERS]}"
+            # into the same partition as the name, or nobody would find a cluster's records
             if partition_of(pseudonym, self._partitions) == wanted:
                 return pseudonym
             number += 1
@@ -145,7 +146,7 @@ class Pseudonyms:
             case str():
                 return self._string(value, field)
             case list():
-                return [self._any(each, field if isinstance(each, str) else "", ours=ours) for each in value]
+                return [self._any(item, field if isinstance(item, str) else "", ours=ours) for item in value]
             case dict():
                 return self._object(value, field, ours=ours or field in _OUR_TERMS)
         return value
@@ -154,14 +155,16 @@ class Pseudonyms:
         """Keys are names of ours, but for a mapping from what others named; a label called `kind` says no kind."""
         if field in _mappings() or (ours and field in _BY_NAME):
             ours = ours and field != "policy_grounds"  # whose numbers a policy's author has named
-            renamed = {self._text(name): self._any(each, "", ours=ours) for name, each in value.items()}
+            renamed = {self._text(name): self._any(item, "", ours=ours) for name, item in value.items()}
             return dict(sorted(renamed.items()))
-        known = _field_names()
+        field_names = _field_names()
         if isinstance(version := value.get("version"), str) and ("program" in value or value.keys() == _CITED_RULES):
             ours_alone = {"version": version}  # a digest of rules; of a policy it is what its owner wrote
-            value = {name: each for name, each in value.items() if name != "version"}
+            value = {name: item for name, item in value.items() if name != "version"}
             return {**self._object(value, field, ours=ours), **ours_alone}
-        return {name if ours or name in known else self._text(name): self._any(e, name, ours=ours) for name, e in value.items()}
+        return {
+            name if ours or name in field_names else self._text(name): self._any(e, name, ours=ours) for name, e in value.items()
+        }
 
     def _string(self, text: str, field: str) -> str:
         if field in _KEPT_FIELDS:
@@ -171,11 +174,11 @@ class Pseudonyms:
     def _id(self, text: str) -> str:
         """An id keeps its stage, turn and kind of decision."""
         try:
-            found = DecisionId.parse(text)
+            decision = DecisionId.parse(text)
         except ValueError:
             kind, slash, rest = text.partition("/")
             return f"{kind}/{self._text(rest)}" if slash and "-" in kind else self._text(text)
-        return str(replace(found, key=self._text(found.key)))
+        return str(replace(decision, key=self._text(decision.key)))
 
     def _text(self, text: str) -> str:
         if not text or _PLAIN.fullmatch(text) or text in _kept_words() or text in self._wires:
@@ -216,14 +219,14 @@ def _source(text: str) -> str:
 
 def _schema() -> Iterator[type]:
     """The classes that events are made of."""
-    for found in pkgutil.walk_packages(schemas.__path__, "schemas."):
-        yield from (thing for thing in vars(import_module(found.name)).values() if isinstance(thing, type))
+    for module in pkgutil.walk_packages(schemas.__path__, "schemas."):
+        yield from (thing for thing in vars(import_module(module.name)).values() if isinstance(thing, type))
 
 
 @cache
 def _kept_words() -> frozenset[str]:
     """Values of enumerations and short names of topics."""
-    words = {each.value for kind in _schema() if issubclass(kind, enum.StrEnum) for each in kind}
+    words = {member.value for kind in _schema() if issubclass(kind, enum.StrEnum) for member in kind}
     return frozenset(words | _WORDS | {topic.name for topic in TOPICS})
 
 
@@ -237,5 +240,5 @@ def _field_names() -> frozenset[str]:
 @cache
 def _mappings() -> frozenset[str]:
     """Names of fields that map names, all but those whose names are ours."""
-    found = {field.name for kind in _schema() if is_dataclass(kind) for field in fields(kind) if "Mapping" in str(field.type)}
-    return frozenset(found - _OUR_TERMS)
+    names = {field.name for kind in _schema() if is_dataclass(kind) for field in fields(kind) if "Mapping" in str(field.type)}
+    return frozenset(names - _OUR_TERMS)

@@ -112,6 +112,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore callers that hang up in the middle or are killed."""
+        # the demo kills consumers in the middle of a request, which is nobody's fault
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed wants a socket; it is only printed
 
@@ -180,7 +181,7 @@ class KubernetesPaths:
             return HTTPStatus.OK, {
                 "kind": "NodeList",
                 "apiVersion": "v1",
-                "items": [scheduling_json.node(one) for one in labelled],
+                "items": [scheduling_json.node(node) for node in labelled],
             }
 
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
@@ -207,6 +208,7 @@ class KubernetesPaths:
 class _Handler(BaseHTTPRequestHandler):
     paths: KubernetesPaths
     protocol_version = "HTTP/1.1"
+    # an answer must not wait for the client's delayed acknowledgement, 40 ms on Linux
     disable_nagle_algorithm = True
     wbufsize = -1
 
@@ -227,8 +229,8 @@ class _Handler(BaseHTTPRequestHandler):
         after: float | None = None
         try:
             code, answer = self.paths.answer(self.command, self.path, body)
-        except ApiRefusal as no:
-            code, answer, after = no.code, kube_json.status(no), no.after
+        except ApiRefusal as refusal:
+            code, answer, after = refusal.code, kube_json.status(refusal), refusal.after
         except ValueError as error:
             bad = ApiRefusal(HTTPStatus.BAD_REQUEST, f"the request cannot be read: {error}")
             code, answer = bad.code, kube_json.status(bad)

@@ -40,7 +40,7 @@ A real kubelet tries it when it sees the new spec, and is done after 1.8 s on av
 """
 _log = structlog.get_logger(__name__)
 _NOT_BEGUN = -STEP
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words: k8s.io/apimachinery/pkg/util/rand
 
 
 class SimulatedCluster:
@@ -139,8 +139,7 @@ class SimulatedCluster:
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         """Accept new amounts for a pod; they come into force after `RESIZE_DELAY`, if the node has room.
 
-        What the node could never hold is accepted too, as the API server does; the kubelet then calls it infeasible. With a
-        `version`, only if the pod still is as it was described with that one.
+        With a `version`, only if the pod still is as it was described with that one.
         """
         with self.lock:
             pod = self._find(name)
@@ -150,6 +149,7 @@ class SimulatedCluster:
             self.rules.check_resize(pod, changed, self.pods_by_name.values(), self._now)
             for container in pod.containers:
                 container.asked_requests, container.asked_limits = changed[container.name]
+            # also what the node could never hold: the API server does not know, and the kubelet then calls it infeasible
             pod.resize, pod.resize_at = ResizeState.IN_PROGRESS, self._now + RESIZE_DELAY
             self._changed[_name(pod)] = pod.name.uid
             if pod.node is None:
@@ -166,10 +166,8 @@ class SimulatedCluster:
         return self._back_off.message(_key(deployment))
 
     def coming(self, namespace: str, name: str) -> int | None:
-        """How many pods the controller of a deployment wanted beyond those that were there when it made some last, if any.
-
-        As with a real controller, whose status is behind the pods that it makes at one time.
-        """
+        """How many pods the controller of a deployment wanted beyond those that were there when it made some last, if any."""
+        # not counted now: a real controller's status is behind the pods that it makes at one time
         return self._coming.get((namespace, name))
 
     def allowed_disruptions(self, deployment: SimulatedDeployment) -> int:
@@ -182,8 +180,8 @@ class SimulatedCluster:
         with self.lock:
             pod = self._find(name)
             keep, healthy = pod.deployment.keep, self.healthy(pod.deployment)
-            left = healthy - 1 if pod.ready else healthy
-            if pod.node is not None and left < keep:
+            remaining = healthy - 1 if pod.ready else healthy
+            if pod.node is not None and remaining < keep:
                 raise api_errors.budget_used_up(name.name, keep)
             self._lose(pod)
 
@@ -242,6 +240,7 @@ class SimulatedCluster:
 
     def _remove(self, pod: SimulatedPod) -> None:
         del self.pods_by_name[_name(pod)]
+        # what becomes of its own pods wakes a ReplicaSet that waits
         self._back_off.wake(_key(pod.deployment))
         self._scheduler.release(pod)
         self._changed[_name(pod)] = pod.name.uid
@@ -255,6 +254,7 @@ class SimulatedCluster:
             missing = self.wanted(deployment) - counts.get(_key(deployment), 0)
             self._coming[_key(deployment)] = missing
             if missing > 0 and self._back_off.may_try(_key(deployment), self._now):
+                # all() stops at the first refusal, as a ReplicaSet's slow start does
                 all(self._try_create(deployment) for _ in range(missing))
             elif missing <= 0:
                 self._back_off.made(_key(deployment))
@@ -267,8 +267,8 @@ class SimulatedCluster:
 
     def wanted(self, deployment: SimulatedDeployment) -> int:
         """How many pods a deployment wants at this hour."""
-        if (asked := self._replicas.get(_key(deployment))) is not None:
-            return asked
+        if (scaled := self._replicas.get(_key(deployment))) is not None:
+            return scaled
         if not deployment.peak:
             return deployment.replicas
         return deployment.replicas + round((deployment.peak - deployment.replicas) * daylight(Seconds(self._now)))
@@ -276,15 +276,15 @@ class SimulatedCluster:
     def _remove_newest(self, deployment: SimulatedDeployment, count: int) -> None:
         """As a ReplicaSet does: waiting pods first, then the youngest."""
         mine = [pod for pod in self.pods_by_name.values() if _key(pod.deployment) == _key(deployment)]
-        for pod in sorted(mine, key=lambda one: (one.node is not None, -one.created.timestamp(), one.name.name))[:count]:
+        for pod in sorted(mine, key=lambda pod: (pod.node is not None, -pod.created.timestamp(), pod.name.name))[:count]:
             self._remove(pod)
 
     def _try_create(self, deployment: SimulatedDeployment, lasts: int | None = None) -> bool:
         try:
             pod = self._create(deployment)
-        except ApiRefusal as no:
-            _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=no.message)
-            self._back_off.failed(_key(deployment), no.message, self._now)
+        except ApiRefusal as refusal:
+            _log.warning("a new pod was refused as it was patched", deployment=deployment.name, answer=refusal.message)
+            self._back_off.failed(_key(deployment), refusal.message, self._now)
             return False
         self._back_off.made(_key(deployment))
         pod.lasts = lasts
@@ -375,5 +375,5 @@ def _key(deployment: SimulatedDeployment) -> tuple[str, str]:
 
 
 def _letters(data: bytes) -> str:
-    """Kubernetes' alphabet for generated names: no vowels, so no words."""
+    """Letters of Kubernetes' alphabet for generated names."""
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in data)

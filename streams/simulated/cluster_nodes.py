@@ -43,8 +43,8 @@ class ClusterNode:
     def amounts(self) -> Mapping[str, int]:
         """What it has for pods, CPU in millicores."""
         spec = self.spec
-        found = {CPU: millicores(spec.cores), MEMORY: int(spec.memory), PODS: spec.pods}
-        return {**found, GPUS: spec.gpus} if spec.gpus else found
+        sizes = {CPU: millicores(spec.cores), MEMORY: int(spec.memory), PODS: spec.pods}
+        return {**sizes, GPUS: spec.gpus} if spec.gpus else sizes
 
     @property
     def hard_taints(self) -> tuple[Json, ...]:

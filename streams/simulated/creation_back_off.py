@@ -29,9 +29,10 @@ class CreationBackOff:
         return failure is None or now >= failure.again
 
     def failed(self, deployment: tuple[str, str], message: str, now: int) -> None:
-        """A pod was refused. The first answer stays, as in the condition `ReplicaFailure`."""
+        """A pod was refused."""
         before = self._failures.get(deployment)
         delay = FIRST if before is None else min(2 * before.delay, MOST)
+        # the first answer stays, as in the condition `ReplicaFailure`
         self._failures[deployment] = _Failure(message if before is None else before.message, delay, now + delay)
 
     def made(self, deployment: tuple[str, str]) -> None:

@@ -26,48 +26,56 @@ GIB = 1 << 30
 NODES: Sequence[SimulatedNode] = tuple(SimulatedNode(f"node-{i}", Cores(16.0), Bytes(32 * GIB)) for i in range(1, 5))
 
 
-def _one(name: str, shape: Shape, requests: tuple[float, int], limits: tuple[float | None, int | None]) -> ContainerTemplate:
+def _template(name: str, shape: Shape, requests: tuple[float, int], limits: tuple[float | None, int | None]) -> ContainerTemplate:
     return ContainerTemplate(name, shape, amounts(*requests), amounts(*limits))
 
 
-_PROXY = _one("proxy", diurnal(low=0.01, high=0.06, memory=40, swing=8), (0.1, 128), (None, 256))
+_PROXY = _template("proxy", diurnal(low=0.01, high=0.06, memory=40, swing=8), (0.1, 128), (None, 256))
 
 DEPLOYMENTS: Sequence[SimulatedDeployment] = (
     SimulatedDeployment(
         "shop",
         "web",
         8,
-        (_one("web", diurnal(low=0.05, high=0.45, memory=180, swing=60), (2.0, 2048), (4.0, 4096)), _PROXY),
+        (_template("web", diurnal(low=0.05, high=0.45, memory=180, swing=60), (2.0, 2048), (4.0, 4096)), _PROXY),
         keep=6,
     ),
     SimulatedDeployment(
-        "shop", "search", 4, (_one("search", jvm(low=0.1, high=0.9, heap=1400), (2.0, 4096), (4.0, 6144)),), keep=3
+        "shop", "search", 4, (_template("search", jvm(low=0.1, high=0.9, heap=1400), (2.0, 4096), (4.0, 6144)),), keep=3
     ),
     SimulatedDeployment(
         "shop",
         "cart",
         6,
-        (_one("cart", bursty(calm=0.08, burst=0.5, memory=150, burst_memory=330, often=Fraction(0.08)), (0.1, 160), (0.8, 256)),),
+        (
+            _template(
+                "cart", bursty(calm=0.08, burst=0.5, memory=150, burst_memory=330, often=Fraction(0.08)), (0.1, 160), (0.8, 256)
+            ),
+        ),
         keep=4,
     ),
     SimulatedDeployment(
-        "payments", "gateway", 4, (_one("gateway", leak(cores=0.15, memory=200, per_hour=40), (1.0, 512), (2.0, 768)),), keep=3
+        "payments",
+        "gateway",
+        4,
+        (_template("gateway", leak(cores=0.15, memory=200, per_hour=40), (1.0, 512), (2.0, 768)),),
+        keep=3,
     ),
     SimulatedDeployment(
-        "payments", "ledger", 3, (_one("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),), keep=2
+        "payments", "ledger", 3, (_template("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),), keep=2
     ),
     SimulatedDeployment(
         "batch",
         "reports",
         3,
-        (_one("reports", batch(every=Seconds(7200), busy=Seconds(1500), cores=1.5, memory=900), (3.0, 3072), (3.0, 3072)),),
+        (_template("reports", batch(every=Seconds(7200), busy=Seconds(1500), cores=1.5, memory=900), (3.0, 3072), (3.0, 3072)),),
     ),
     SimulatedDeployment(
         "batch",
         "thumbnails",
         3,
         (
-            _one(
+            _template(
                 "thumbnails",
                 bursty(calm=0.02, burst=1.2, memory=90, burst_memory=260, often=Fraction(0.2)),
                 (0.5, 512),
@@ -79,14 +87,14 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
         "platform",
         "metrics",
         3,
-        (_one("metrics", diurnal(low=0.1, high=0.2, memory=420, swing=40), (1.0, 1024), (None, None)),),
+        (_template("metrics", diurnal(low=0.1, high=0.2, memory=420, swing=40), (1.0, 1024), (None, None)),),
         keep=2,
     ),
     SimulatedDeployment(
         "shop",
         "checkout",
         2,
-        (_one("checkout", diurnal(low=0.05, high=0.2, memory=165, swing=5), (0.25, 128), (1.0, 128)),),
+        (_template("checkout", diurnal(low=0.05, high=0.2, memory=165, swing=5), (0.25, 128), (1.0, 128)),),
         keep=1,
     ),
 )
@@ -96,7 +104,7 @@ ORDERS = SimulatedDeployment(
     "shop",
     "orders",
     10,
-    (_one("orders", rush(low=0.5, high=3.4, hour=12.0, memory=220), (0.5, 512), (None, 1024)),),
+    (_template("orders", rush(low=0.5, high=3.4, hour=12.0, memory=220), (0.5, 512), (None, 1024)),),
     keep=1,
     shared=True,
     scaling=SimulatedScaling(least=2, most=14),

@@ -27,7 +27,7 @@ _CONDITIONS: Mapping[ResizeState, tuple[str, str]] = {
 
 def pod_list(pods: Sequence[Pod]) -> JsonMapping:
     """A PodList."""
-    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod(one) for one in pods]}
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod(described) for described in pods]}
 
 
 def pod(pod: Pod) -> JsonMapping:
@@ -52,12 +52,19 @@ def lease(name: str, renewed: datetime) -> JsonMapping:
     return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": {"renewTime": _time(renewed)}}
 
 
-def status(no: ApiRefusal) -> JsonMapping:
+def status(refusal: ApiRefusal) -> JsonMapping:
     """A refusal."""
-    details: dict[str, object] = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
-    if no.cause:
-        details["causes"] = [{"reason": no.cause, "message": no.message}]
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}
+    details: dict[str, object] = {} if refusal.after is None else {"retryAfterSeconds": int(refusal.after)}
+    if refusal.cause:
+        details["causes"] = [{"reason": refusal.cause, "message": refusal.message}]
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": refusal.code,
+        "message": refusal.message,
+        "details": details,
+    }
 
 
 def metadata(pod: Pod) -> JsonMapping:
@@ -105,6 +112,7 @@ def _container_status(container: ContainerSeen, kill: OOMKill | None) -> JsonMap
     if container.last_run is not None:
         run = container.last_run
         times = {"finishedAt": _time(run.ended)} | ({} if run.started is None else {"startedAt": _time(run.started)})
+        # 137 is 128 + SIGKILL, by which the kernel ends a container
         ended = {"terminated": {"reason": run.reason, "exitCode": 137, **times}}
     return {
         "name": container.name,

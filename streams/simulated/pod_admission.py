@@ -86,13 +86,14 @@ class PodAdmission:
             _spend(quota, pod.name.name, _use(asked), used(quota, others))
 
     def check_resize(self, pod: SimulatedPod, after: AskedAmounts, all_pods: Iterable[SimulatedPod], now: int) -> None:
-        """Raises ApiRefusal for a resize that is not to be. A quota counts only what it adds."""
+        """Raises ApiRefusal for a resize that is not to be."""
         before = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
         if service_class(before) != service_class(after):
             where = f'Pod "{pod.name.name}" is invalid: spec'
             raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: Pod QOS Class may not change as a result of resizing")
         self._check_limit_ranges(pod, after)
         for quota in self._quotas(pod.name.namespace, now):
+            # a quota counts only what a resize adds
             growth = {name: amount - _use(before).get(name, 0) for name, amount in _use(after).items()}
             _spend(quota, pod.name.name, {name: amount for name, amount in growth.items() if amount > 0}, used(quota, all_pods))
 
@@ -100,8 +101,8 @@ class PodAdmission:
         return (quota for quota in self.quotas if quota.namespace == namespace and quota.begin <= now < quota.end)
 
     def _limits(self, namespace: str, kind: LimitType) -> Iterator[Limit]:
-        mine = (each for each in self.limit_ranges if each.namespace == namespace)
-        return (limit for each in mine for limit in each.limits if limit.type is kind)
+        ranges = (limit_range for limit_range in self.limit_ranges if limit_range.namespace == namespace)
+        return (limit for limit_range in ranges for limit in limit_range.limits if limit.type is kind)
 
     def _check_limit_ranges(self, pod: SimulatedPod, asked: AskedAmounts) -> None:
         faults = [
@@ -114,21 +115,21 @@ class PodAdmission:
         for limit in self._limits(pod.name.namespace, LimitType.POD):
             faults += _faults(limit, *whole)
         if faults:
-            said = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-            raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {said}')
+            sentence = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+            raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {sentence}')
 
 
 def used(quota: SimulatedQuota, pods: Iterable[SimulatedPod]) -> dict[str, int]:
     """How much of a quota is in use."""
-    found = dict.fromkeys(quota.hard, 0)
+    in_use = dict.fromkeys(quota.hard, 0)
     for pod in pods:
         if pod.name.namespace == quota.namespace:
             for name, amount in _use(
                 {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
             ).items():
-                if name in found:
-                    found[name] += amount
-    return found
+                if name in in_use:
+                    in_use[name] += amount
+    return in_use
 
 
 def service_class(asked: AskedAmounts) -> str:
@@ -188,17 +189,17 @@ def _said(what: str, amount: float | None) -> str:
 
 def _use(asked: AskedAmounts) -> dict[str, int]:
     """What a pod counts for, by the quotas' names of resources."""
-    requests, limits = _total(each for each, _ in asked.values()), _total(each for _, each in asked.values())
-    found = {"pods": 1, "count/pods": 1}
+    requests, limits = _total(amounts for amounts, _ in asked.values()), _total(amounts for _, amounts in asked.values())
+    use = {"pods": 1, "count/pods": 1}
     if requests.cpu is not None:
-        found["cpu"] = found["requests.cpu"] = millicores(requests.cpu)
+        use["cpu"] = use["requests.cpu"] = millicores(requests.cpu)
     if requests.memory is not None:
-        found["memory"] = found["requests.memory"] = int(requests.memory)
+        use["memory"] = use["requests.memory"] = int(requests.memory)
     if limits.cpu is not None:
-        found["limits.cpu"] = millicores(limits.cpu)
+        use["limits.cpu"] = millicores(limits.cpu)
     if limits.memory is not None:
-        found["limits.memory"] = int(limits.memory)
-    return found
+        use["limits.memory"] = int(limits.memory)
+    return use
 
 
 def _demand(quota: SimulatedQuota, pod: SimulatedPod, asked: AskedAmounts) -> None:
@@ -216,7 +217,7 @@ def _demand(quota: SimulatedQuota, pod: SimulatedPod, asked: AskedAmounts) -> No
 def _spend(quota: SimulatedQuota, pod: str, asked: Mapping[str, int], in_use: Mapping[str, int]) -> None:
     over = [name for name in sorted(asked) if name in quota.hard and in_use[name] + asked[name] > quota.hard[name]]
     if over:
-        lists = [",".join(f"{name}={spelled(name, each[name])}" for name in over) for each in (asked, in_use, quota.hard)]
+        lists = [",".join(f"{name}={spelled(name, amounts[name])}" for name in over) for amounts in (asked, in_use, quota.hard)]
         message = f"exceeded quota: {quota.name}, requested: {lists[0]}, used: {lists[1]}, limited: {lists[2]}"
         raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod}" is forbidden: {message}')
 
@@ -226,12 +227,12 @@ def spelled(name: str, amount: int) -> str:
     return f"{amount}m" if name.endswith("cpu") else str(amount)
 
 
-def _total(each_amounts: Iterable[Amounts]) -> Amounts:
+def _total(amounts: Iterable[Amounts]) -> Amounts:
     """The sum, of what is stated."""
     total = Amounts()
-    for each in each_amounts:
-        cpu = total.cpu if each.cpu is None else Cores((total.cpu or 0.0) + each.cpu)
-        memory = total.memory if each.memory is None else Bytes((total.memory or 0) + each.memory)
+    for amount in amounts:
+        cpu = total.cpu if amount.cpu is None else Cores((total.cpu or 0.0) + amount.cpu)
+        memory = total.memory if amount.memory is None else Bytes((total.memory or 0) + amount.memory)
         total = Amounts(cpu, memory)
     return total
 
@@ -241,4 +242,4 @@ def _exceeds(requests: Amounts, most: Amounts) -> bool:
     if most == Amounts():
         return True
     pairs = (requests.cpu, most.cpu), (requests.memory, most.memory)
-    return any(bound is not None and (asked or 0) > bound for asked, bound in pairs)
+    return any(bound is not None and (request or 0) > bound for request, bound in pairs)

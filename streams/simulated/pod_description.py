@@ -15,8 +15,8 @@ def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
     """The pod as it is now, made anew where something in it changed. Its version only says whether anything did."""
     condition = _condition(pod)
     if pod.described is None or condition != pod.described_in:
-        seen = _described(cluster, pod)
-        pod.described = replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
+        pod_now = _described(cluster, pod)
+        pod.described = replace(pod_now, version=hashlib.blake2b(repr(pod_now).encode(), digest_size=8).hexdigest())
         pod.described_in = condition
     return pod.described
 
@@ -65,6 +65,7 @@ def _container(container: SimulatedContainer) -> ContainerSeen:
 def _ooms(container: SimulatedContainer) -> list[OOMKill]:
     if container.killed is None:
         return []
+    # a container that waits for its restart has the kill already, and not yet the count
     ahead = 0 if container.started is not None else 1
     return [OOMKill(container.name, container.restarts + ahead, _time(container.killed), _time(container.ran_from))]
 

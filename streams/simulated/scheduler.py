@@ -78,14 +78,15 @@ class Scheduler:
 
     def release(self, pod: SimulatedPod) -> None:
         """A pod gives back what it took."""
-        known = self._claims.pop(pod.name.uid, None)
-        if known is not None:
-            node, taken = known
+        taken_before = self._claims.pop(pod.name.uid, None)
+        if taken_before is not None:
+            node, taken = taken_before
             self._free[node] = _less(self._free[node], (-taken[0], -taken[1], -taken[2], -taken[3]))
 
 
 def takes(node: ClusterNode, selector: Mapping[str, str], tolerations: Iterable[PodToleration]) -> bool:
-    """Whether a node takes such pods, but for room. A cordon is a taint that hardly anybody tolerates."""
+    """Whether a node takes such pods, but for room."""
+    # a cordon is a taint that hardly anybody tolerates, so it is taken as one that nobody does
     if node.unschedulable or any(node.labels.get(key) != value for key, value in selector.items()):
         return False
     return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in node.hard_taints)
@@ -96,10 +97,10 @@ def fits(wanted: tuple[int, ...], left: tuple[int, ...]) -> bool:
     return all(amount <= 0 or amount <= room for amount, room in zip(wanted, left, strict=False))
 
 
-def _tolerates(one: PodToleration, taint: Json) -> bool:
-    if one.effect not in ("", taint.get("effect")) or one.key not in ("", taint.get("key")):
+def _tolerates(toleration: PodToleration, taint: Json) -> bool:
+    if toleration.effect not in ("", taint.get("effect")) or toleration.key not in ("", taint.get("key")):
         return False
-    return one.operator == "Exists" or (bool(one.key) and one.value == (taint.get("value") or ""))
+    return toleration.operator == "Exists" or (bool(toleration.key) and toleration.value == (taint.get("value") or ""))
 
 
 def _less(room: Room, taken: Room) -> Room:

@@ -14,29 +14,29 @@ _READY = {"type": "Ready", "status": "True"}
 _WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def node(found: ClusterNode) -> JsonMapping:
+def node(shown: ClusterNode) -> JsonMapping:
     """A Node."""
-    amounts = {name: f"{amount}m" if name == CPU else str(amount) for name, amount in found.amounts.items()}
+    amounts = {name: f"{amount}m" if name == CPU else str(amount) for name, amount in shown.amounts.items()}
     return {
         "kind": "Node",
         "apiVersion": "v1",
         "metadata": {
-            "name": found.name,
-            "uid": found.uid,
-            "resourceVersion": str(found.version),
-            "creationTimestamp": _time(found.created),
-            "labels": found.labels,
-            "annotations": found.annotations,
+            "name": shown.name,
+            "uid": shown.uid,
+            "resourceVersion": str(shown.version),
+            "creationTimestamp": _time(shown.created),
+            "labels": shown.labels,
+            "annotations": shown.annotations,
         },
-        "spec": {"providerID": found.spec.provider_id, "unschedulable": found.unschedulable, "taints": found.taints},
+        "spec": {"providerID": shown.spec.provider_id, "unschedulable": shown.unschedulable, "taints": shown.taints},
         "status": {"allocatable": amounts, "capacity": amounts, "conditions": [_READY]},
     }
 
 
-def pod(shown: Pod, known: SimulatedPod) -> JsonMapping:
+def pod(shown: Pod, simulated: SimulatedPod) -> JsonMapping:
     """A Pod with what it asks of its node."""
     body = dict(kube_json.pod(shown))
-    deployment = known.deployment
+    deployment = simulated.deployment
     spec: dict[str, object] = {**body["spec"]}  # type: ignore[dict-item]  # an object, as written above
     spec["nodeSelector"] = dict(deployment.node_selector)
     spec["tolerations"] = [

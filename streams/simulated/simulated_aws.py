@@ -9,6 +9,7 @@ does. Nothing else changes a size, and nothing replaces an instance that works.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from schemas.outcomes import OutcomeDetail
@@ -101,15 +102,15 @@ class SimulatedAws:
         for state in self._groups.values():
             self._count(state, now - self._now)
         self._now = now
-        left: list[str] = []
+        gone: list[str] = []
         for state in self._groups.values():
             self._choose_victims(state)
-            left += self._end(state, now)
+            gone += self._end(state, now)
             self._start(state, now)
             for instance in state.instances.values():
                 if not instance.node and instance.ordered_to_end is None and now >= instance.launched + state.spec.boot:
                     self._join(instance, now)
-        return left
+        return gone
 
     def _count(self, state: _GroupState, seconds: int) -> None:
         hours = len(state.instances) * seconds / _HOUR
@@ -118,9 +119,9 @@ class SimulatedAws:
 
     def _choose_victims(self, state: _GroupState) -> None:
         staying = [instance for instance in state.instances.values() if instance.ordered_to_end is None]
-        bare = sorted((one for one in staying if not one.protected), key=lambda one: (one.launched, one.id))
-        for one in bare[: max(len(staying) - state.desired, 0)]:
-            one.ordered_to_end = self._now
+        bare = sorted((instance for instance in staying if not instance.protected), key=attrgetter("launched", "id"))
+        for instance in bare[: max(len(staying) - state.desired, 0)]:
+            instance.ordered_to_end = self._now
 
     def _end(self, state: _GroupState, now: int) -> list[str]:
         over = [
@@ -128,12 +129,12 @@ class SimulatedAws:
             for instance in state.instances.values()
             if instance.ordered_to_end is not None and now >= instance.ordered_to_end + ENDS_AFTER
         ]
-        for one in over:
-            del state.instances[one.id]
-            self._ended[one.id] = one
-            if one.node:
-                self._nodes.leave(one.node)
-        return [one.node for one in over if one.node]
+        for instance in over:
+            del state.instances[instance.id]
+            self._ended[instance.id] = instance
+            if instance.node:
+                self._nodes.leave(instance.node)
+        return [instance.node for instance in over if instance.node]
 
     def _start(self, state: _GroupState, now: int) -> None:
         """Start what is missing, unless the cloud has no machine of this type."""
@@ -150,27 +151,27 @@ class SimulatedAws:
 
     def _launch(self, state: _GroupState, now: int) -> SimulatedInstance:
         self._born += 1
-        one = SimulatedInstance(f"i-{self._born:017x}", state.spec, now)
-        state.instances[one.id] = one
-        return one
+        instance = SimulatedInstance(f"i-{self._born:017x}", state.spec, now)
+        state.instances[instance.id] = instance
+        return instance
 
-    def _join(self, one: SimulatedInstance, now: int) -> None:
-        one.node = f"{one.group.name}-{self._born_number(one)}"
-        size, spec = self.sizes[one.group.name], one.group
+    def _join(self, instance: SimulatedInstance, now: int) -> None:
+        instance.node = f"{instance.group.name}-{self._born_number(instance)}"
+        size, spec = self.sizes[instance.group.name], instance.group
         node = SimulatedNode(
-            one.node,
+            instance.node,
             Cores(float(size.vcpus)),
             Bytes(size.memory_mib << 20),
             labels={**_node_labels(spec, size), **spec.labels},
             taints=spec.taints,
             gpus=size.gpus,
-            provider_id=one.provider_id,
+            provider_id=instance.provider_id,
         )
         self._nodes.join(node, datetime.fromtimestamp(now, UTC))
 
     @staticmethod
-    def _born_number(one: SimulatedInstance) -> int:
-        return int(one.id.removeprefix("i-"), 16)
+    def _born_number(instance: SimulatedInstance) -> int:
+        return int(instance.id.removeprefix("i-"), 16)
 
     @staticmethod
     def _fail(state: _GroupState, now: int) -> None:
@@ -228,8 +229,8 @@ class SimulatedAws:
 
     def describe_auto_scaling_instances(self, **asked: Any) -> Mapping[str, Any]:
         """DescribeAutoScalingInstances."""
-        found = [self._find(instance) for instance in asked["InstanceIds"]]
-        return {"AutoScalingInstances": [self._described_instance(one) for one in found if one is not None]}
+        instances = map(self._find, asked["InstanceIds"])
+        return {"AutoScalingInstances": [self._described_instance(instance) for instance in instances if instance is not None]}
 
     def describe_scaling_activities(self, **asked: Any) -> Mapping[str, Any]:
         """DescribeScalingActivities."""
@@ -250,14 +251,14 @@ class SimulatedAws:
     def describe_instances(self, **asked: Any) -> Mapping[str, Any]:
         """DescribeInstances, by the filter `instance-id`."""
         wanted = asked["Filters"][0]["Values"]
-        found = [one for one in (self._find(name) or self._ended.get(name) for name in wanted) if one is not None]
-        return {"Reservations": [{"Instances": [self._ec2(one) for one in found]}]}
+        instances = (self._find(name) or self._ended.get(name) for name in wanted)
+        return {"Reservations": [{"Instances": [self._ec2(instance) for instance in instances if instance is not None]}]}
 
     def describe_launch_configurations(self, **asked: Any) -> Mapping[str, Any]:
         """DescribeLaunchConfigurations: each group has one of its own name."""
-        found = [self._groups[name].spec for name in asked["LaunchConfigurationNames"] if name in self._groups]
+        specs = [self._groups[name].spec for name in asked["LaunchConfigurationNames"] if name in self._groups]
         return {
-            "LaunchConfigurations": [{"LaunchConfigurationName": one.name, "InstanceType": one.instance_type} for one in found]
+            "LaunchConfigurations": [{"LaunchConfigurationName": spec.name, "InstanceType": spec.instance_type} for spec in specs]
         }
 
     def describe_instance_types(self, **_asked: Any) -> Mapping[str, Any]:
@@ -269,33 +270,33 @@ class SimulatedAws:
         state, wanted = self._group(asked["AutoScalingGroupName"], "raising"), int(asked["DesiredCapacity"])
         if not state.spec.least <= wanted <= state.spec.most:
             bound = f"above max value {state.spec.most}" if wanted > state.spec.most else f"below min value {state.spec.least}"
-            said = f"ValidationError: New SetDesiredCapacity value {wanted} is {bound} for the AutoScalingGroup."
-            raise _refused("raising", state.spec.name, said, OutcomeDetail.AT_LIMIT)
+            answer = f"ValidationError: New SetDesiredCapacity value {wanted} is {bound} for the AutoScalingGroup."
+            raise _refused("raising", state.spec.name, answer, OutcomeDetail.AT_LIMIT)
         state.desired = wanted
         return {}
 
     def terminate_instance_in_auto_scaling_group(self, **asked: Any) -> Mapping[str, Any]:
         """TerminateInstanceInAutoScalingGroup, which never lowers a group below its minimum."""
-        one = self._find(asked["InstanceId"])
-        if one is None:
-            said = f"ValidationError: Instance Id not found - {asked['InstanceId']}"
-            raise _refused("terminating", asked["InstanceId"], said, OutcomeDetail.NOT_FOUND)
-        state = self._groups[one.group.name]
-        if one.ordered_to_end is None:
+        instance = self._find(asked["InstanceId"])
+        if instance is None:
+            answer = f"ValidationError: Instance Id not found - {asked['InstanceId']}"
+            raise _refused("terminating", asked["InstanceId"], answer, OutcomeDetail.NOT_FOUND)
+        state = self._groups[instance.group.name]
+        if instance.ordered_to_end is None:
             if asked["ShouldDecrementDesiredCapacity"]:
                 if state.desired <= state.spec.least:
-                    said = f"ValidationError: Currently, desiredSize equals minSize ({state.spec.least})"
-                    raise _refused("terminating", one.id, said, OutcomeDetail.AT_LIMIT)
+                    answer = f"ValidationError: Currently, desiredSize equals minSize ({state.spec.least})"
+                    raise _refused("terminating", instance.id, answer, OutcomeDetail.AT_LIMIT)
                 state.desired -= 1
-            one.ordered_to_end = self._now
+            instance.ordered_to_end = self._now
         return {}
 
     def set_instance_protection(self, **asked: Any) -> Mapping[str, Any]:
         """SetInstanceProtection."""
-        for instance in asked["InstanceIds"]:
-            one = self._find(instance)
-            if one is not None:
-                one.protected = bool(asked["ProtectedFromScaleIn"])
+        for name in asked["InstanceIds"]:
+            instance = self._find(name)
+            if instance is not None:
+                instance.protected = bool(asked["ProtectedFromScaleIn"])
         return {}
 
     def _group(self, name: str, doing: str) -> _GroupState:
@@ -323,27 +324,29 @@ class SimulatedAws:
             "LaunchConfigurationName": spec.name,
         }
 
-    def _described_instance(self, one: SimulatedInstance) -> Mapping[str, Any]:
+    def _described_instance(self, instance: SimulatedInstance) -> Mapping[str, Any]:
         return {
-            "AutoScalingGroupName": one.group.name,
-            "InstanceId": one.id,
-            "AvailabilityZone": one.group.zone,
-            "LifecycleState": one.lifecycle(self._now),
+            "AutoScalingGroupName": instance.group.name,
+            "InstanceId": instance.id,
+            "AvailabilityZone": instance.group.zone,
+            "LifecycleState": instance.lifecycle(self._now),
             "HealthStatus": "Healthy",
-            "InstanceType": one.group.instance_type,
-            "ProtectedFromScaleIn": one.protected,
+            "InstanceType": instance.group.instance_type,
+            "ProtectedFromScaleIn": instance.protected,
         }
 
-    def _ec2(self, one: SimulatedInstance) -> Mapping[str, Any]:
-        state = "terminated" if one.id in self._ended else "shutting-down" if one.ordered_to_end is not None else "running"
-        return {"InstanceId": one.id, "State": {"Name": state}, "LaunchTime": datetime.fromtimestamp(one.launched, UTC)}
+    def _ec2(self, instance: SimulatedInstance) -> Mapping[str, Any]:
+        state = (
+            "terminated" if instance.id in self._ended else "shutting-down" if instance.ordered_to_end is not None else "running"
+        )
+        return {"InstanceId": instance.id, "State": {"Name": state}, "LaunchTime": datetime.fromtimestamp(instance.launched, UTC)}
 
 
 def _size(group: SimulatedNodeGroup) -> InstanceSize:
-    found = read_table().get(group.instance_type)
-    if found is None:
+    size = read_table().get(group.instance_type)
+    if size is None:
         raise BadInput(f"the node group '{group.name}' has the instance type '{group.instance_type}', which nobody knows")
-    return found
+    return size
 
 
 def _node_labels(group: SimulatedNodeGroup, size: InstanceSize) -> dict[str, str]:

@@ -46,20 +46,25 @@ class SimulatedClient:
         """Ask for new amounts in place."""
         try:
             self._simulated.resize(pod.pod, requests=requests, limits=limits, version=pod.version)
-        except ApiRefusal as no:
-            raise _error("resizing", pod.pod, no) from no
+        except ApiRefusal as refusal:
+            raise _error("resizing", pod.pod, refusal) from refusal
 
     def evict(self, pod: PodName) -> None:
         """Evict the pod."""
         try:
             self._simulated.evict(pod)
-        except ApiRefusal as no:
-            raise _error("evicting", pod, no) from no
+        except ApiRefusal as refusal:
+            raise _error("evicting", pod, refusal) from refusal
 
 
-def _error(doing: str, pod: PodName, no: ApiRefusal) -> Exception:
+def _error(doing: str, pod: PodName, refusal: ApiRefusal) -> Exception:
     return refusals.error_for_status(
-        doing=doing, to=f"{pod.namespace}/{pod.name}", code=no.code, message=no.message, after=no.after, causes=(no.cause,)
+        doing=doing,
+        to=f"{pod.namespace}/{pod.name}",
+        code=refusal.code,
+        message=refusal.message,
+        after=refusal.after,
+        causes=(refusal.cause,),
     )
 
 
@@ -77,8 +82,8 @@ class SimulatedApi(Api):
         body = b"" if request.body is None else msgspec.json.encode(request.body)
         try:
             code, answer = self._paths.answer(request.method, request.path, body)
-        except ApiRefusal as no:
-            code, answer = HTTPStatus(no.code), kube_json.status(no)
+        except ApiRefusal as refusal:
+            code, answer = HTTPStatus(refusal.code), kube_json.status(refusal)
         return ApiResponse(int(code), msgspec.json.encode(answer))
 
     def close(self) -> None:

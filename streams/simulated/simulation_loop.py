@@ -1,7 +1,6 @@
 """The loop that advances a simulated cluster with the log's ticks, because the cluster has no clock of its own.
 
-For each new tick the cluster advances, `scrape` is called when it is due, and
-`after` lets consumers in the same process act. A tick that was seen before changes nothing.
+For each new tick the cluster advances, `scrape` is called when it is due, and `after` lets consumers in the same process act.
 """
 
 import threading
@@ -41,11 +40,9 @@ class SimulationLoop:
     _due: datetime = field(default=times.EPOCH, init=False)
 
     def poll_once(self, *, wait: float = 0.0) -> int:
-        """Advance through the new ticks of the log; returns how many there were. Raises LogUnavailable.
-
-        The first call begins at the end of the topic: earlier ticks are not part of this simulation.
-        """
+        """Advance through the new ticks of the log; returns how many there were. Raises LogUnavailable."""
         if self._clock is None:
+            # begins at the end of the topic: earlier ticks are not part of this simulation
             self._clock = ClockReader(self.log, self.topics)
             self._clock.catch_up()
         ticks = self._clock.catch_up(wait=wait)

@@ -95,8 +95,8 @@ class TraceMoments:
                 if before is not None and at > before:
                     yield TraceMoment(before, (), ends=True)
                 before = at
-                found = [*self._router.pods(facts.about_pods(scrape)), *self._router.metrics(scrape, at)]
-                yield TraceMoment(at, found, len(scrape.who))
+                routed = [*self._router.pods(facts.about_pods(scrape)), *self._router.metrics(scrape, at)]
+                yield TraceMoment(at, routed, len(scrape.who))
             if before is not None:
                 yield TraceMoment(before, (), ends=True)
             after = trace.last + trace.step
@@ -123,10 +123,7 @@ class TracePlayer:
         self._rows = self._records = 0
 
     def play(self) -> Iterator[PlaybackProgress]:
-        """Append everything, and yield how far it is after each append and second of waiting; the caller may stop at any of them.
-
-        An append that fails ends it: part of it may be in the log, and appending samples again would count them twice.
-        """
+        """Append everything, and yield how far it is after each append and second of waiting; the caller may stop there."""
         batch: list[NewRecord] = []
         base, at = self._base(), START
         for moment in self._moments:
@@ -151,6 +148,7 @@ class TracePlayer:
 
     def _append(self, batch: list[NewRecord], at: datetime) -> PlaybackProgress:
         if batch:
+            # no second try: a part may be in the log, and samples that are appended again count twice
             refused_records.append(self._context.log, self._context.topics, batch)
             self._records += len(batch)
         return self._progress(at)
@@ -167,6 +165,7 @@ class TracePlayer:
 
     def _wait_for(self, at: datetime, base: TimeBase) -> Iterator[PlaybackProgress]:
         due = base.wall(times.nearest_ms(at))
-        while (left := due - self._now()) > 0:
-            self._sleep(min(left / 1000, 1.0))
+        while (ms := due - self._now()) > 0:
+            # a second at most, so that the caller may stop between them
+            self._sleep(min(ms / 1000, 1.0))
             yield self._progress(at)

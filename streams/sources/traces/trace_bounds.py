@@ -79,14 +79,14 @@ def check_packed(path: Path) -> None:
 
 
 def _unpacked(path: Path) -> Iterable[bytes]:
-    """What a gzip file holds, at most `_AT_ONCE` bytes at a time. What is broken is DuckDB's to tell."""
+    """What a gzip file holds, at most `_AT_ONCE` bytes at a time."""
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     with path.open("rb") as file:
         while packed := file.read(_AT_ONCE):
             while packed:
                 try:
                     yield unpacker.decompress(packed, _AT_ONCE)
-                except zlib.error:
+                except zlib.error:  # DuckDB says what is broken
                     return
                 packed = unpacker.unconsumed_tail
                 if unpacker.eof:  # another member may follow

@@ -69,15 +69,15 @@ class TraceColumn:
 def find_columns(present: Sequence[str], file: str) -> dict[str, TraceColumn]:
     """The columns of a trace by what they hold. Raises BadInput when one of NEEDED is missing."""
     there = {name.lower(): name for name in present}
-    found = {
+    columns = {
         what: TraceColumn(there[name], factor)
         for what, aliases in ALIASES.items()
         for name, factor in [next(((n, f) for n, f in aliases.items() if n in there), ("", 0.0))]
         if name
     }
     for what in NEEDED:
-        if what not in found:
+        if what not in columns:
             would_do = ", ".join(f"'{name}'" for name in ALIASES[what])
             are_there = ", ".join(f"'{name}'" for name in present)
             raise BadInput(f"'{file}' has no column for {what}: one of {would_do} must be there, and the file has {are_there}")
-    return found
+    return columns

@@ -71,7 +71,7 @@ class TraceFacts:
         if changed.any():
             self._there[who] = True
             pods = {id(pod): pod for pod in (self._pod_of[i] for i in who[changed].tolist())}
-            yield from (self._seen(pod, self.at(scrape.at)) for pod in pods.values())
+            yield from (self._changed(pod, self.at(scrape.at)) for pod in pods.values())
         if self._trace.has("oom_kills"):
             yield from self._killed(scrape)
 
@@ -81,7 +81,7 @@ class TraceFacts:
             pod = self._ends.pop()
             yield PodDeleted(self.at(pod.last + self._trace.step), pod.workload, pod.name)
 
-    def _seen(self, pod: TracePod, at: datetime) -> PodChanged:
+    def _changed(self, pod: TracePod, at: datetime) -> PodChanged:
         pod.created = pod.created or at
         there = [i for i in pod.who if self._there[i]]
         containers = tuple(
@@ -199,9 +199,10 @@ def _pods(trace: Trace, cluster: str, life: int) -> list[TracePod]:
 
 
 def _amounts(row: Any) -> tuple[Amounts, Amounts]:
-    """Requests and limits. If a trace has only limits, the request is the limit, as in Kubernetes."""
+    """Requests and limits."""
     cpu, memory, cpu_limit, memory_limit = (None if np.isnan(value) else float(value) for value in row)
     limits = _amount(cpu_limit, memory_limit)
+    # a container with a limit alone requests it: Kubernetes' pkg/apis/core/v1/defaults.go
     return _amount(cpu_limit if cpu is None else cpu, memory_limit if memory is None else memory), limits
 
 

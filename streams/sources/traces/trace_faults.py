@@ -14,7 +14,7 @@ from streams.errors import BadInput
 from streams.sources.traces.trace_columns import TEXTS, TraceColumn
 
 _SHOWN = 100
-"""Characters of a cell that a sentence tells."""
+"""Characters of a cell that a sentence shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def believable(what: str, value: str) -> str:
 
 def sentence(error: Exception) -> str:
     """DuckDB's message in one line; it puts an unreadable line of a CSV file on a line of its own."""
-    said = [line.strip() for line in str(error).splitlines()]
-    return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
+    lines = [line.strip() for line in str(error).splitlines()]
+    return "; ".join(line for line in lines[:3] if line) if lines[0].endswith(tuple("0123456789")) else lines[0]
 
 
 def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterator[str]:
@@ -59,8 +59,8 @@ def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterat
     if not looks:
         return
     counts = ", ".join(f"count(*) filter (where {where})" for _, _, where, _ in looks)
-    found = db.execute(f"select {counts} from ({file.source})").fetchone()  # noqa: S608  # quoted names
-    for count, (what, column, where, is_word) in zip(found, looks, strict=True):
+    numbers = db.execute(f"select {counts} from ({file.source})").fetchone()  # noqa: S608  # quoted names
+    for count, (what, column, where, is_word) in zip(numbers, looks, strict=True):
         if not count:
             continue
         shown = f"left(cast({column.quoted} as varchar), {_SHOWN})"

@@ -75,7 +75,7 @@ class TracePart:
 
     path: Path
     database: Path
-    found: Mapping[str, TraceColumn]
+    columns: Mapping[str, TraceColumn]
     in_file: bool
     scraped: str
     step: float
@@ -115,8 +115,8 @@ class Trace:
         self._db = self._connect()
         self._shared = False
         try:
-            self._found: Mapping[str, TraceColumn] = self._columns()
-            self.faults = tuple(trace_faults.find(self._db, self._read, self._found))
+            self._by_content: Mapping[str, TraceColumn] = self._columns()
+            self.faults = tuple(trace_faults.find(self._db, self._read, self._by_content))
             self._load(step)
         except duckdb.Error as error:
             self.close()
@@ -137,7 +137,16 @@ class Trace:
         names, share = tuple(self.names[i] for i in who), max(1, len(self.names) // max(1, len(who)))
         chunk = CHUNK * min(share, _MOST_CHUNKS)
         return TracePart(
-            self.path, self._file, self._found, self._in_file, self._scraped, self.step, self._counts, tuple(who), names, chunk
+            self.path,
+            self._file,
+            self._by_content,
+            self._in_file,
+            self._scraped,
+            self.step,
+            self._counts,
+            tuple(who),
+            names,
+            chunk,
         )
 
     def _open_part(self, part: TracePart) -> None:
@@ -149,7 +158,7 @@ class Trace:
         self._db = trace_bounds.connect(None, Path(self._folder.name), readable=readable, threads=1)
         self._db.execute(f"attach {trace_bounds.quoted(part.database)} as whole (read_only)")
         self._db.execute("use whole")
-        self._found, self._in_file, self._scraped, self.step = part.found, part.in_file, part.scraped, part.step
+        self._by_content, self._in_file, self._scraped, self.step = part.columns, part.in_file, part.scraped, part.step
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         self._db.execute(
             "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) "
@@ -179,7 +188,7 @@ class Trace:
 
     def has(self, what: str) -> bool:
         """Whether the trace has a column that holds this."""
-        return what in self._found
+        return what in self._by_content
 
     def _columns(self) -> dict[str, TraceColumn]:
         if not self.path.is_file():
@@ -208,8 +217,8 @@ class Trace:
         return columns
 
     def _most_in_group(self, file: str) -> int:
-        found = self._db.execute(f"select max(row_group_num_rows) from parquet_metadata({file})").fetchone()  # noqa: S608  # quoted
-        return int(found[0] or 0) if found else 0
+        row = self._db.execute(f"select max(row_group_num_rows) from parquet_metadata({file})").fetchone()  # noqa: S608  # quoted
+        return int(row[0] or 0) if row else 0
 
     def _load(self, step: float | None) -> None:
         texts = ", ".join(f"{self._text(what)} as {what}" for what in TEXTS)
@@ -218,11 +227,11 @@ class Trace:
         row = ", file_row_number as place" if self._in_groups else ""
         time = f"case when {trace_faults.believable('time', self._time())} then {self._time()} end"
         self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
-        known = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
+        named = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
             "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "  # noqa: S608  # our own words
             "(select container, workload, pod, namespace, min(kind) as kind, min(t) as first, max(t) as last from clean "
-            f"where t is not null and {known} group by container, workload, pod, namespace)"
+            f"where t is not null and {named} group by container, workload, pod, namespace)"
         )
         most = trace_bounds.MOST_CONTAINERS
         names = f"select container, workload, pod, namespace, kind, first, last from names order by who limit {most + 1}"  # noqa: S608  # a number
@@ -244,23 +253,23 @@ class Trace:
 
         Without a workload column each is a workload of its own. Slashes are replaced, because they would break workload keys.
         """
-        if (what == "container" and "pod" not in self._found) or (what in _WITHOUT and what not in self._found):
+        if (what == "container" and "pod" not in self._by_content) or (what in _WITHOUT and what not in self._by_content):
             return f"'{_WITHOUT[what]}'"
-        column = self._found.get(what, self._found["container"])
+        column = self._by_content.get(what, self._by_content["container"])
         return f"nullif(replace(cast({column.quoted} as varchar), '/', '-'), '')"
 
     def _name_key(self) -> str:
         """The texts that tell containers apart: those with a column of their own, and of others one that stands for them."""
-        own = [what for what in TEXTS if what in self._found and what not in {"container", "kind"}]
-        return ", ".join([*own, "container" if "pod" in self._found else "pod"])
+        own = [what for what in TEXTS if what in self._by_content and what not in {"container", "kind"}]
+        return ", ".join([*own, "container" if "pod" in self._by_content else "pod"])
 
     def _number(self, what: str) -> str:
-        column = self._found[what]
+        column = self._by_content[what]
         value = f"(cast({column.quoted} as double) * {column.factor!r})"
         return f"case when {trace_faults.believable(what, value)} then {value} else cast('nan' as double) end"
 
     def _time(self) -> str:
-        column = self._found["time"]
+        column = self._by_content["time"]
         kind = str(self._db.execute(f"select typeof({column.quoted}) from file limit 1").fetchone())  # noqa: S608  # quoted
         if "WITH TIME ZONE" in kind:  # a moment; the cast below would turn it into this machine's local time first
             return f"epoch({column.quoted})"
@@ -269,16 +278,14 @@ class Trace:
         return f"cast({column.quoted} as double) * {column.factor!r}"
 
     def _usual_step(self) -> float:
-        """The most frequent step between samples of one container, over the first few containers; a minute if there is none.
-
-        Of steps that are equally frequent the longest counts, so that the answer does not depend on DuckDB's threads.
-        """
-        found = self._db.execute(
+        """The most frequent step between samples of one container, over the first few containers; a minute if there is none."""
+        row = self._db.execute(
             "select d from (select round(t - lag(t) over (partition by who order by t)) as d from clean "  # noqa: S608  # our own words
             f"join (select * from names where who < 16) using ({self._name_key()})) where d > 0 "
+            # of equally frequent steps the longest, so that the answer does not depend on DuckDB's threads
             "group by d order by count(*) desc, d desc limit 1"
         ).fetchone()
-        return float(found[0]) if found and found[0] else 60.0
+        return float(row[0]) if row and row[0] else 60.0
 
     def _put_in_order(self) -> Sequence[tuple[float, int, float, float]]:
         """Count the rows of each scrape, and sort them into a table of their own unless the file's scrapes stand in order."""
@@ -292,8 +299,8 @@ class Trace:
         timed = f"{self._joined('names')} where t is not null"
         self._db.execute(f"create table sorted as select {columns} from {timed} order by scraped, who, t")  # noqa: S608  # our own words
         self._rows = "select * from sorted where scraped between ? and ? order by scraped, who, t"
-        found = self._scrapes_of("select scraped, count(*) from sorted group by scraped order by scraped")
-        return [(float(at), count, float(at), float(at)) for at, count in found]
+        scrapes = self._scrapes_of("select scraped, count(*) from sorted group by scraped order by scraped")
+        return [(float(at), count, float(at), float(at)) for at, count in scrapes]
 
     def _scrapes_of(self, select: str) -> list[Any]:
         most = trace_bounds.MOST_SCRAPES
@@ -387,14 +394,14 @@ def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
             yield from _one_row_each(chunk, numbers, np.arange(begin, end))
 
 
-def _one_row_each(chunk: dict[str, Any], numbers: dict[str, Any], left: Any) -> Iterator[TraceScrape]:
+def _one_row_each(chunk: dict[str, Any], numbers: dict[str, Any], rows: Any) -> Iterator[TraceScrape]:
     """The rows of one time as scrapes in which no container stands twice."""
     at, who = chunk["scraped"], chunk["who"]
-    while len(left):
-        fresh = who[left][1:] != who[left][:-1]
+    while len(rows):
+        fresh = who[rows][1:] != who[rows][:-1]
         first, last = np.concatenate(([True], fresh)), np.concatenate((fresh, [True]))
-        now = left[first]
+        now = rows[first]
         followed = ~last[first]
         ages = np.where(followed, at[now] - chunk["t"][now], 0.0) if followed.any() else None
         yield TraceScrape(float(at[now[0]]), who[now], {name: column[now] for name, column in numbers.items()}, ages)
-        left = left[~first]
+        rows = rows[~first]
