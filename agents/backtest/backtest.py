@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from operator import sub
 
-from agents.backtest.event_runner import EventRunner, RoutedEvent
-from agents.backtest.recommender_runner import ConcludedTurn, RecommenderRunner, covers
+from agents.backtest.event_runner import ConcludedTurn, EventRunner, RecommenderRunner, RoutedEvent, covers
 from agents.backtest.recorded_containers import AdvisedAmounts
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
-from agents.backtest.sample_rows import SampleRows
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
-from agents.backtest.scoring import Score
+from agents.backtest.scoring import SampleRows, Score
 from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.backtest.workload_sums import ContainerSums
 from agents.engine.stage import Stage

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from cyclopts import CycloptsError
 
 from agents.cli.program import app
-from agents.processes import parent_death
+from agents.processes import signals
 from agents.processes.signals import Stop
 from agents.terminal.output import note
 from streams.errors import BadInput, UllageError
@@ -28,7 +28,7 @@ def main() -> None:
     """The console script."""
     # before anything else opens a file, which would get the number of the stream that is missing
     _open_closed_streams()
-    parent_death.die_with_parent()
+    signals.die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
 

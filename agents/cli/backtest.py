@@ -85,18 +85,16 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
     No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
-    from agents.commands.recommend import recording_input
+    from agents.commands.compare import backtest_command
 
     options, prometheus = given(common), stored or PrometheusOptions()
     loaded = options.load(**prometheus.overrides())
     # the plain score card needs no comparison, and so neither its bootstrap nor a second policy's run
     single = not policy and frontier is None and max_regression is None and fileoutput is None and prices is None
-    with recording_input.recording(
+    with backtest_command.recording(
         loaded, file, stored=prometheus.url is not None, until=prometheus.until, keep=keep
     ) as recorded:
         if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
-            from agents.commands.compare import backtest_command
-
             return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output, jobs=jobs)
         from agents.commands.compare import comparison_command as command
 

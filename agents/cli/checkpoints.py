@@ -38,10 +38,9 @@ def tables(
 
     Read from the newest checkpoints, from which a worker would go on. What a table keeps as numbers is shown by its size alone.
     """
-    from agents.commands.past import checkpoint_tables
-    from agents.commands.past.checkpoint_tables import TableChoice
+    from agents.commands.past import checkpoints
 
-    checkpoint_tables.show(given(common).settings(), TableChoice(partition, table, key), output)
+    checkpoints.show_tables(given(common).settings(), checkpoints.TableChoice(partition, table, key), output)
 
 
 @app.command

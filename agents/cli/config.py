@@ -18,6 +18,6 @@ def show(
     common: CommonOptions | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""
-    from agents.commands.health import config
+    from agents.commands.change import settings
 
-    config.show(given(common).load(), output, origin=origin, explain=explain)
+    settings.show(given(common).load(), output, origin=origin, explain=explain)

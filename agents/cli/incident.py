@@ -39,7 +39,7 @@ def export(  # noqa: PLR0913  # the flags of a command
     Without `--from` it is everything that the log keeps, with the workers' checkpoints, and `replay --verify` works on the file.
     A stretch also has the policies and the control that were in force when it began.
     """
-    from agents.commands.past import incident_export as command
+    from agents.commands.past import incident as command
 
     command.export(given(common).settings(), file, command.ExportFlags(begin, end, topic, pseudonyms))
 
@@ -54,7 +54,7 @@ def record(
     common: CommonOptions | None = None,
 ) -> None:
     """Write what the log takes from now on into an incident file, until Ctrl-C or for so long."""
-    from agents.commands.past import incident_export as command
+    from agents.commands.past import incident as command
 
     command.record(given(common).settings(), file, length, command.ExportFlags(topics=topic, key_file=pseudonyms))
 
@@ -74,6 +74,6 @@ def import_(
 
     `why`, `tap`, `replay` and the like also read the file as it is, with `--log FILE`.
     """
-    from agents.commands.change import incident_import as command
+    from agents.commands.past import incident as command
 
-    return command.run(given(common).settings, file, to=to, salvage=salvage, check=check)
+    return command.import_file(given(common).settings, file, to=to, salvage=salvage, check=check)

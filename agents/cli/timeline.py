@@ -32,8 +32,8 @@ def timeline(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> None:
     """Print what happened in a stretch on one axis of time: policies, kills, decisions and outcomes, with places."""
-    from agents.commands.past import timeline_command as command
-    from agents.commands.past.timeline_rows import TimelineFilter
+    from agents.commands.past import timeline as command
+    from agents.commands.past.timeline import TimelineFilter
 
     options = given(common)
     wanted = TimelineFilter(namespace, workload, options.cluster)
@@ -52,7 +52,7 @@ def history(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> None:
     """Print each change of what a workload's containers request and are recommended, with bounds and places."""
-    from agents.commands.past import timeline_command as command
+    from agents.commands.past import timeline as command
 
     options = given(common)
     flags = command.TimelineFlags(begin, end, output, limit, cluster=options.cluster)

@@ -51,9 +51,9 @@ def users(
     common: CommonOptions | None = None,
 ) -> None:
     """Let users sign in at Kafka by SCRAM-SHA-512, each with exactly the rights that a file says: docs/security.md."""
-    from agents.commands.change import kafka_users
+    from agents.commands.change import topics
 
-    kafka_users.run(given(common).settings(), file, beginning=beginning)
+    topics.apply_users(given(common).settings(), file, beginning=beginning)
 
 
 @app.command

@@ -1,18 +1,19 @@
 """The day on a log in memory, in this process: with Ullage where there is no Kafka, and without Ullage for comparison.
 
 It runs the same shop, stages and consumers as on Kafka, round by round in virtual time. `untouched` is the day without Ullage:
-same seed and load, but no changes.
+same seed and load, but no changes. The log of a day can be saved as a file, with the settings to read it.
 """
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
-from agents.demo.day_state import DayState
-from agents.demo.demo_settings import Day, opening
-from agents.demo.log_watcher import LogWatcher
-from agents.demo.operators_pause import OperatorsPause
+import yaml
+
+from agents.demo.day_state import DayState, LogWatcher
+from agents.demo.demo_settings import Day, OperatorsPause, opening
 from agents.logic.vertical.vertical_settings import ADAPTIVE
 from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.run import newest_checkpoint
@@ -22,12 +23,16 @@ from agents.run.simulate import SimulatedWorld, TickGrid, simulate
 from agents.run.stage_topics import stage_names
 from agents.settings import loading
 from agents.settings.all_settings import Settings
+from agents.settings.loading import nested
+from agents.verify.verifiable_copy import export
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
+from streams.log.file_log import FileLog
+from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.simulated.demo_shop import ShopSettings, with_groups
-from streams.topics import TOPICS, changelog_topic
+from streams.topics import TOPICS, Topics, changelog_topic
 
 _UPSTREAM: Mapping[str, object] = {
     "updates.profile": "upstream",
@@ -121,3 +126,20 @@ def _shop_settings(day: Day) -> ShopSettings:
 
 def _pace(day: Day) -> TickGrid:
     return TickGrid(int(day.start.timestamp() * 1000), int(day.tick.total_seconds() * 1000))
+
+
+_LOG = "log.jsonl"
+_SETTINGS = "ullage.yaml"
+
+
+def save(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path) -> Path:
+    """Copy the log and its settings into the folder; returns the settings file."""
+    path = folder / _LOG
+    path.unlink(missing_ok=True)
+    with FileLog.open_or_create(path) as file:
+        export(LogContext.of(log, topics), file, stages=stages(Settings()), worker=Settings().worker.name)
+    kept = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
+    tree = nested({**kept, "log.kind": "file", "log.path": str(path)})
+    config = folder / _SETTINGS
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return config

@@ -14,10 +14,8 @@ from urllib.error import URLError
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.demo.day_state import DayState
-from agents.demo.demo_settings import Day, opening
-from agents.demo.log_watcher import LogWatcher
-from agents.demo.operators_pause import OperatorsPause
+from agents.demo.day_state import DayState, LogWatcher
+from agents.demo.demo_settings import Day, OperatorsPause, opening
 from agents.processes.child_processes import ChildProcess, ChildProcesses
 from agents.run.stage_topics import stage_names
 from agents.settings import loading

@@ -1,18 +1,28 @@
-"""The live view of the demo. It only draws; every number comes from `agents.demo.day_state`."""
+"""The view of the demo while it runs: live on a terminal, a plain line every few seconds elsewhere.
 
-from collections.abc import Sequence
+It only draws; every number comes from `agents.demo.day_state`.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from agents.demo import event_narration
 from agents.demo.day_state import DayState, WorkloadRow
 from agents.demo.usage_curve import SLICE_SECONDS
+from agents.terminal.terminal_escaping import visible
 from schemas.outcomes import Action
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -196,3 +206,58 @@ def _actions(state: DayState, room: int) -> RenderableType:
         lines.append(Text(f"• {sentence}", style=style, overflow="ellipsis", no_wrap=True))
     lines += [Text("")] * (room - len(last))
     return Group(*lines)
+
+
+_LIVE_EVERY = 0.25
+_PLAIN_EVERY = 4.0
+
+
+class ProgressDisplay:
+    """A context manager that is open while the day runs. With `live` False, or without a terminal, it prints plain lines."""
+
+    def __init__(self, console: Console, *, live: bool = True) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False, transient=False) if live and console.is_terminal else None
+        self._next = 0.0
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End; the last view stays on the screen."""
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, state: DayState, story: ScreenFrame, *, last: bool = False) -> None:
+        """Show this, unless something was shown a moment ago; `last` is always shown."""
+        now = time.monotonic()
+        if now < self._next and not last:
+            return
+        self._next = now + (_PLAIN_EVERY if self._live is None else _LIVE_EVERY)
+        if self._live is None:
+            self._print(plain(state, story))
+        else:
+            self._live.update(draw(state, story, height=self.console.height), refresh=True)
+
+    def _print(self, line: str) -> None:
+        if line != self._last:
+            self.console.print(line, soft_wrap=True, highlight=False)
+        self._last = line
+
+
+def console() -> Console:
+    """The console of the demo: stdout, because the view is the output of the command."""
+    return _VisibleConsole(file=sys.stdout)
+
+
+class _VisibleConsole(Console):
+    """Escapes what a terminal would obey in the texts that it is given, but not its own colours and movements."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As Rich does, with the texts of segments made visible."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)

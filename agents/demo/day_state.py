@@ -6,15 +6,13 @@ id) count once.
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
 
 from agents.demo import event_narration
-from agents.demo.node_curve import NodeCurve
-from agents.demo.replica_curve import ReplicaCurve
-from agents.demo.usage_curve import UsageCurve, UsageTotals
+from agents.demo.usage_curve import NodeCurve, ReplicaCurve, UsageCurve, UsageTotals
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import DeliveredRisk, RequestsRecommended, delivered_risks
@@ -25,6 +23,10 @@ from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
+from streams.codec.event_codec import Codec, is_of_a_clock
+from streams.errors import BadRecord
+from streams.log.log_port import Log
+from streams.topics import KeySpace, Topics
 
 TOPICS = (
     "control",
@@ -298,3 +300,35 @@ def _columns(scrape: MetricsScraped) -> Iterable[tuple[tuple[str, str], str, flo
     names = zip(scrape.workloads, scrape.pods, strict=True)
     for pod, container, cores, memory in zip(names, scrape.containers, scrape.cores, scrape.memory, strict=True):
         yield pod, container, 0.0 if math.isnan(cores) else float(cores), 0.0 if math.isnan(memory) else float(memory)
+
+
+class LogWatcher:
+    """Follows the log into `state`. `skipped` counts records that could not be read."""
+
+    def __init__(self, log: Log, topics: Topics, names: Sequence[str] = TOPICS) -> None:
+        self.state, self.skipped = DayState(), 0
+        self._log, self._codec = log, Codec(topics)
+        self._positions: dict[tuple[str, int], int] = {}
+        for name in names:
+            wire = topics.wire(name)
+            # all partitions of a broadcast topic hold the same
+            count = 1 if topics.topic(wire).keyed is KeySpace.BROADCAST else topics.partitions
+            self._positions |= {(wire, p): log.begin(wire, p) for p in range(count)}
+
+    def poll_once(self, wait: float = 0.0) -> int:
+        """Apply the next records; waits up to `wait` seconds for the first one. Returns how many there were."""
+        records = self._log.poll(self._positions, wait=wait)
+        for record in records:
+            self._positions[record.topic, record.partition] = record.offset + 1
+            if not is_of_a_clock(record):
+                try:
+                    self.state.apply(self._codec.decode(record))
+                except BadRecord:
+                    self.skipped += 1
+        return len(records)
+
+    def catch_up(self) -> DayState:
+        """Read to the end of the log."""
+        while self.poll_once():
+            pass
+        return self.state

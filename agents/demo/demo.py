@@ -12,11 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.demo import day_in_memory, day_picture, recorded_day, saved_log, summary
-from agents.demo.day_screen import ScreenFrame
+from agents.demo import day_in_memory, day_picture, recorded_day, summary
+from agents.demo.day_screen import ProgressDisplay, ScreenFrame, console
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
-from agents.demo.progress_display import ProgressDisplay, console
 from agents.processes.signals import Stop, stoppable
 from agents.settings import loading
 from agents.settings.all_settings import Settings
@@ -151,7 +150,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, played: tupl
     picture = day_picture.save(LogContext.of(log, day.topics), folder) if wanted.trace is None else None
     if picture is not None:
         out.print(f"\none container's day is drawn in {picture}: what it used, requested and was allowed", highlight=False)
-    summary.next_steps(out, str(saved_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
+    summary.next_steps(out, str(day_in_memory.save(log, day.topics, settings, folder)), decision, wanted.trace)
 
 
 def _fresh(folder: Path) -> Path:

@@ -1,10 +1,10 @@
-"""The demo's day: which shop, how fast, and the settings that show in one day what would otherwise take two weeks.
+"""The demo's day: which shop, how fast, an operator's pause, and settings that show in one day what would take two weeks.
 
 A day is short. Upstream trusts a recommendation fully after a day of history and leaves pods alone for their first twelve
 hours; here that takes four and six hours. Everything else is as upstream has it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -108,3 +108,24 @@ def opening(day: Day) -> Sequence[NewRecord]:
         target = f"{day.cluster}/{PROMISED}/*"
         policies.append(VerticalPolicyChanged(day.start, target, "demo-1", UpdateMode.IN_PLACE_OR_RECREATE, decides))
     return policy_records(policies, Codec(day.topics), source=SOURCE)
+
+
+REASON = "database migration"
+
+
+class OperatorsPause:
+    """Begins in the middle of the day and lasts for a 24th of it, if the day has one. `append` puts records into the log."""
+
+    def __init__(self, day: Day, append: Callable[[Sequence[NewRecord]], object]) -> None:
+        self._day, self._append = day, append
+        begin = day.start + day.length / 2
+        self._ahead = [(begin, True), (begin + day.length / 24, False)] if day.pause else []
+
+    def keep(self, at: datetime | None) -> None:
+        """Publish what is due at this event time."""
+        while at is not None and self._ahead and at >= self._ahead[0][0]:
+            paused = self._ahead.pop(0)[1]
+            control = ControlChanged(
+                at, self._day.cluster, Mode.APPLY, paused=paused, reason=REASON if paused else "it is over", budget=Fraction(0.1)
+            )
+            self._append(policy_records([control], Codec(self._day.topics), source=SOURCE))

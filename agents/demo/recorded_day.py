@@ -12,9 +12,8 @@ from rich import box
 from rich.table import Table
 
 from agents.demo import event_narration
-from agents.demo.day_state import DayState
+from agents.demo.day_state import DayState, LogWatcher
 from agents.demo.demo_settings import Day
-from agents.demo.log_watcher import LogWatcher
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings.all_settings import Settings

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from agents.demo import day_in_memory, saved_log, scenario_file
-from agents.demo.day_state import DayState
+from agents.demo import day_in_memory, scenario_file
+from agents.demo.day_state import DayState, LogWatcher
 from agents.demo.demo_settings import START, Day
-from agents.demo.log_watcher import LogWatcher
 from agents.demo.scenario_file import Scenario
 from agents.processes.signals import stoppable
 from agents.processes.simulated_cluster import open_shop
@@ -57,7 +56,7 @@ def run(file: Path, flags: SimulateFlags) -> None:
         day, log = play(scenario, _given(flags))
     if flags.keep is not None:
         _make_folder(flags.keep)
-        saved_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
+        day_in_memory.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
     _print(LogWatcher(log, day.topics).catch_up(), scenario, form=flags.form)
 

@@ -1,7 +1,7 @@
 """Child processes of one command: started, watched, restarted if `keep` is set, and none left behind.
 
 Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only that command, which then stops them in
-order. A child knows its parent (`agents.processes.parent_death`) and dies with it, however that dies. A child's output goes to a
+order. A child knows its parent (`agents.processes.signals`) and dies with it, however that dies. A child's output goes to a
 file.
 """
 

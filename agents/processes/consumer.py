@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependency_probes
-from agents.processes.consumer_expander import expander, server
 from agents.processes.process_lease import holder_lease, real_time, webhook_leases
 from agents.processes.process_telemetry import await_fitting, telemetry_for
 from agents.processes.signals import pause, until_stopped
@@ -37,6 +36,7 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.object_events import RecordEvent
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.consumers.pods.admission_lease import AdmissionLease, FindObjection, nothing_objects
@@ -47,6 +47,20 @@ from streams.errors import BadInput, GiveUp, UllageError
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.publishing import source_reports
+
+
+def expander(context: LogContext, settings: Settings) -> Executor:
+    """The expander consumer with these settings. Raises BadInput as `server`."""
+    return expander_consumer(context, server(settings))
+
+
+def server(settings: Settings) -> BestOptions:
+    """Who is asked. Raises BadInput where the settings name no server, or gRPC is not installed."""
+    from streams.clients.expander_client import ExpanderClient
+
+    ours = settings.expander
+    return ExpanderClient(ours.url, ours.certificate, Seconds(ours.timeout_seconds))
+
 
 _STOP = 15.0
 """Seconds for a consumer to finish what it began; the webhook goes on answering for a while."""

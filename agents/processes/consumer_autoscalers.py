@@ -1,12 +1,22 @@
-"""Puts `ullage consumer autoscalers` together from the settings: the consumer that keeps objects, and the scaler."""
+"""Puts `ullage consumer autoscalers` together from the settings: the consumer that keeps objects, and the scaler.
+
+The objects that follow from an EHPA are made with the pure functions of `agents.logic.replicas`.
+"""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, hpa_reconcile, prediction_status
+from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
+from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
+from agents.logic.replicas.prediction_status import PredictedMetric
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
+from schemas import exact_quantity
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast
+from schemas.times import to_seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.label_selectors import LabelSelectedPods
@@ -15,9 +25,145 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.object_events import RecordEvent
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
+from streams.consumers.replicas.desired_objects import Json, WantedObject
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
+
+
+class EhpaObjectGenerator:
+    """`propagation` says which labels and annotations an EHPA hands on."""
+
+    def __init__(self, propagation: LabelPropagation) -> None:
+        self._propagation = propagation
+
+    def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
+        """Only a forecast of a utilisation has to be converted to amounts. If the object cannot be read, `hpa` says why."""
+        if not (ehpa.get("spec") or {}).get("prediction"):
+            return False
+        try:
+            metrics = [hpa_metrics.read(entry) for entry in ehpa["spec"].get("metrics") or ()]
+        except ValueError:
+            return False
+        return any(metric.utilization is not None for metric in metrics)
+
+    def hpa(
+        self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
+    ) -> WantedObject:
+        """The HPA of an EHPA, or why there is none."""
+        predicted = [
+            {"resourceIdentifier": metric.identifier, "ready": True, "prediction": [{}]}
+            for metric in _metrics(forecast, now)
+            if metric.values
+        ]
+        around = HpaSurroundings([_pod(pod) for pod in pods], predicted, now, self._propagation)
+        try:
+            read = ehpa_manifest.read(ehpa)
+            made = generated_objects.hpa(read, around)
+        except (CannotGenerate, ValueError) as error:
+            return WantedObject(None, str(error))
+        spec: Any = made.manifest["spec"]
+        # with all that the API server would add, so that what somebody changes of that is seen as a difference
+        manifest = {**made.manifest, "spec": hpa_reconcile.defaulted(spec)}
+        return WantedObject(manifest, left_out=(*made.left_out, *_cron_faults(read, now)))
+
+    def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
+        """None of an EHPA that cannot be read: there, `hpa` says why."""
+        try:
+            return _cron_faults(ehpa_manifest.read(ehpa), now)
+        except ValueError:
+            return ()
+
+    def substitute(self, ehpa: Mapping[str, Any]) -> Json:
+        """The object that it replaces."""
+        read = ehpa_manifest.read(ehpa)
+        target = {"apiVersion": read.target.api, "kind": read.target.kind, "name": read.target.name}
+        about = ehpa_manifest.metadata(read)
+        return {"apiVersion": API, "kind": "Substitute", "metadata": about, "spec": {"substituteTargetRef": target}}
+
+    def tsp(self, ehpa: Mapping[str, Any]) -> WantedObject | None:
+        """None where prediction is off, or nothing could be forecast anyway."""
+        try:
+            read = ehpa_manifest.read(ehpa)
+            if read.prediction is None or not _could_be_forecast(read):
+                return None
+            made = generated_objects.tsp(read)
+        except (CannotGenerate, ValueError) as error:
+            return WantedObject(None, str(error))
+        return WantedObject(made.manifest, left_out=made.left_out)
+
+    def tsp_status(
+        self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
+    ) -> tuple[list[Json], Json]:
+        """As of the decision: two windows from then on."""
+        holds = forecast is not None and forecast.holds(now)
+        if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
+            return [], prediction_status.condition(refused, ready=False)
+        identifiers = [str(metric.get("resourceIdentifier")) for metric in tsp["spec"].get("predictionMetrics") or ()]
+        forecasts = {metric.identifier: metric for metric in _metrics(forecast, now)}
+        predicted = [_predicted(identifier, forecasts.get(identifier), forecast, now) for identifier in identifiers]
+        at = now if forecast is None else to_seconds(forecast.at)
+        window = int(tsp["spec"].get("predictionWindowSeconds") or 0) if forecast is None else int(forecast.window)
+        return prediction_status.status(predicted, now=at, window=window)
+
+    def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
+        """Whether what it holds ends within a window from now."""
+        metrics = (tsp.get("status") or {}).get("predictionMetrics") or ()
+        return prediction_status.outdated(metrics, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+
+
+def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:
+    return ehpa_crons.refusals(ehpa.crons, now, namespace=ehpa.namespace, ehpa=ehpa.name)
+
+
+def _could_be_forecast(ehpa: Ehpa) -> bool:
+    return bool(ehpa.queries) or any(metric.kind in PREDICTED for metric in ehpa.metrics)
+
+
+def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
+    """The forecasts, unless they have expired."""
+    return forecast.metrics if forecast is not None and forecast.holds(now) else ()
+
+
+def _predicted(identifier: str, metric: MetricForecast | None, forecast: LoadForecast | None, now: float) -> PredictedMetric:
+    if metric is None:
+        expired = forecast is not None and not forecast.holds(now)
+        until = f": the last one held until {forecast.expires.isoformat()}" if forecast is not None and expired else " yet"
+        return PredictedMetric(identifier, why_not=f"there is no forecast{until}")
+    first, step = int(to_seconds(metric.start)), int(metric.step)
+    return PredictedMetric(identifier, first, step, metric.values, metric.message or metric.reason)
+
+
+def _pod(pod: Mapping[str, Any]) -> TargetPod:
+    """A pod as the API has it."""
+    about, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
+    ready: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
+    since = ready.get("lastTransitionTime") if ready.get("status") == "True" else None
+    return TargetPod(
+        str(about["name"]),
+        status.get("phase") == "Running",
+        bool(about.get("deletionTimestamp")),
+        None if since is None else datetime.fromisoformat(str(since)).timestamp(),
+        tuple(
+            (str(container["name"]), _requests(container))
+            for container in (*(spec.get("containers") or ()), *filter(_is_sidecar, spec.get("initContainers") or ()))
+        ),
+        _requests(spec),
+    )
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, int]:
+    """Those of a container, or of the pod itself."""
+    return _amounts((container.get("resources") or {}).get("requests") or {})
+
+
+def _amounts(requests: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): exact_quantity.read(value).thousandths for name, value in requests.items()}
+
 
 _STOP = 10.0
 """Seconds for each of the two to finish what it began."""

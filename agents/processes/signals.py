@@ -1,6 +1,7 @@
 """Turns SIGTERM and Ctrl-C into one exception, `Stop`, which is raised once so that every `with` and `finally` runs undisturbed.
 
-While a command cleans up, further signals are ignored. A signal that a finalizer swallows is sent again.
+While a command cleans up, further signals are ignored. A signal that a finalizer swallows is sent again. A child process asks Linux
+for a signal when its parent dies; elsewhere the parent's own clean-up must be enough.
 """
 
 import os
@@ -99,3 +100,20 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     for signal_number in _SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
     raise Stop(signal.Signals(number))
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """If ULLAGE_PARENT names the process that started this one, ask to be killed when it dies, or at once if it already has."""
+    parent = os.environ.pop("ULLAGE_PARENT", None)
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    # asked by the child itself: code between fork and exec is unsafe in a parent with threads
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # it may have died between our start and the line above, and then no signal comes
+    if str(os.getppid()) != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

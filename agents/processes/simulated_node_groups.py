@@ -16,10 +16,9 @@ from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.log_context import LogContext
-from streams.simulated.api_server import KubernetesPaths
+from streams.simulated.api_server import KubernetesPaths, SimulatedApi
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.scheduling_changes import SchedulingChanges
-from streams.simulated.simulated_client import SimulatedApi
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 

@@ -4,15 +4,21 @@ Of several instances the holder of the Lease works; one that loses it ends, and 
 """
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
+
+import structlog
 
 from agents.logic import stage_rules
 from agents.logic.nodes.growth.expanders import Expander
+from agents.logic.replicas import adapter_rules
+from agents.logic.replicas.adapter_rules import MetricRule
+from agents.logic.replicas.ehpa_manifest import ehpa_of
+from agents.logic.replicas.metric_queries import escaped
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.processes import dependency_probes
-from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import ending, until_stopped
@@ -21,6 +27,8 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
+from schemas.policies.ehpa import EhpaChanged
+from streams import yaml_reader
 from streams.clients.kube import cluster_control_client, vertical_policy_client
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
@@ -32,6 +40,50 @@ from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.watch.watched_resources import PrioritiesMap, WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
+
+_log = structlog.get_logger(__name__)
+
+
+class AdapterQueries:
+    """The queries of EHPAs. Raises BadInput at the start for an unusable file; later the last good one counts."""
+
+    def __init__(self, path: Path | None, labels: Sequence[str]) -> None:
+        self._path = path
+        self._extra = tuple(f'{key}="{escaped(value)}"' for key, _, value in (label.partition("=") for label in labels))
+        self._read_at, self._rules = self._load() if path is not None else (0, ())
+
+    def __call__(self, ehpa: EhpaChanged) -> Mapping[str, str]:
+        """The queries that the rules give for its metrics, by identifier."""
+        self._follow()
+        if not self._rules:
+            return {}
+        try:
+            read = ehpa_of(ehpa)
+        except ValueError:  # it is published as unsupported
+            return {}
+        queries = {metric.identifier: adapter_rules.query(read, metric, self._rules, self._extra) for metric in read.metrics}
+        return {identifier: query for identifier, query in queries.items() if query}
+
+    def _follow(self) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._path.stat().st_mtime_ns != self._read_at:
+                self._read_at, self._rules = self._load()
+        except (OSError, BadInput) as error:
+            _log.warning("the rules of prometheus-adapter are as they were", reason=str(error))
+            # one warning for each bad version of the file, and not one for each EHPA
+            self._read_at = self._path.stat().st_mtime_ns if self._path.exists() else self._read_at
+
+    def _load(self) -> tuple[int, tuple[MetricRule, ...]]:
+        path = self._path
+        if path is None:
+            return 0, ()
+        try:
+            config = yaml_reader.read_file(path, f"cluster.adapter_rules '{path}'")
+            return path.stat().st_mtime_ns, adapter_rules.read(config if isinstance(config, Mapping) else {})
+        except (OSError, ValueError) as error:
+            raise BadInput(f"cluster.adapter_rules '{path}': {error}") from error
 
 
 def run(settings: Settings) -> None:

@@ -15,8 +15,7 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
-from agents.settings.consumer_settings import AutoscalerSettings, MetricsApiSettings, WebhookSettings
-from agents.settings.expander_settings import ExpanderSettings
+from agents.settings.consumer_settings import AutoscalerSettings, ExpanderSettings, MetricsApiSettings, WebhookSettings
 from agents.settings.settings_group import SettingsGroup
 from agents.settings.usage_source_settings import (
     HistorySettings,

@@ -1,4 +1,4 @@
-"""The settings of the consumers that serve or keep objects: the admission webhook, the metrics API, and EHPAs' autoscalers."""
+"""The settings of the consumers that serve or keep objects: the webhook, the metrics API, EHPAs' autoscalers, and the external expander."""
 
 import re
 from pathlib import Path
@@ -150,3 +150,14 @@ class MetricsApiSettings(ServerSettings):
     """Whether it makes its own APIService; else others do, and it only keeps the authorities in it up."""
     custom: bool = False
     """Whether it is registered for custom metrics, too; where another adapter serves them, that one is left alone."""
+
+
+class ExpanderSettings(SettingsGroup):
+    """The server of the expander `grpc`, which `ullage consumer expander` asks."""
+
+    url: Annotated[str, Field(pattern=r"^([^\s/]+:\d{1,5})?$", max_length=300)] = ""
+    """Where it answers, HOST:PORT; upstream's grpc-expander-url."""
+    certificate: Path | None = None
+    """The certificate of the server's authority, in PEM; upstream's grpc-expander-cert. Nobody is asked without TLS."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """Seconds that an answer may take, as upstream has it; how long pods wait for one is `nodes.expander_timeout`."""

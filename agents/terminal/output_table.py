@@ -1,4 +1,4 @@
-"""Rows in the requested form: aligned columns for people; JSON, YAML, CSV and Markdown for programs and reports.
+"""Rows in the requested form: aligned columns or a page for people; JSON, YAML, CSV and Markdown for programs and reports.
 
 A row is a mapping from column to text or number; the columns stand in the order of the first row's keys. Forms for programs carry
 numbers in base units (cores, bytes), which the caller puts into rows of their own. A table fits the terminal: columns that the
@@ -6,6 +6,7 @@ caller can spare go first, then words go on below and long names lose their midd
 """
 
 import csv
+import html
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -214,3 +215,24 @@ def _dumped(value: object) -> Iterator[str]:
 
 def _text(value: object) -> str:
     return "" if value is None else str(value)
+
+
+STYLE = (
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:90rem;padding:0 1rem}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto}"
+    "th,td{border-bottom:1px solid #8886;padding:.3rem .7rem;text-align:left;vertical-align:top}"
+)
+
+
+def html_page(title: str, sentences: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+    """The page: a heading, sentences, and a table with the columns of the first row."""
+    names = list(rows[0]) if rows else []
+    yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+    yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
+    yield f"<h1>{html.escape(title)}</h1>"
+    yield from (f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+    yield "<table><tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr>"
+    for row in rows:
+        cells = ("" if row[name] is None else str(row[name]) for name in names)
+        yield "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+    yield "</table></body></html>"

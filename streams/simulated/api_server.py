@@ -2,13 +2,15 @@
 
 GET pods (all, of a node, or one), PATCH pods/…/resize, POST pods/…/eviction, GET and PATCH nodes, POST events, GET
 metrics.k8s.io's pods, and GET a Lease, which always says that admission is running, because the cluster has it in its own
-process. Everything else is 404. It never advances time; the owner of the cluster does.
+process. Everything else is 404. It never advances time; the owner of the cluster does. The client port on a cluster in memory has
+the same calls and the same errors, without HTTP.
 """
 
 import re
 import sys
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,11 +20,13 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from schemas.names import PodName
+from schemas.names import Amounts, PodName
 from streams import typed_json
-from streams.clients.kube import quantities
+from streams.clients.cluster_port import Pod, PodUsage
+from streams.clients.kube import quantities, refusals
+from streams.clients.kube.api import Api, ApiRequest, ApiResponse
 from streams.errors import BadInput
-from streams.simulated import kube_json, scheduling_json
+from streams.simulated import kube_json, scheduling_changes
 from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
 
@@ -171,7 +175,7 @@ class KubernetesPaths:
         with self._cluster.lock:
             if match is not None:
                 change = msgspec.json.decode(body) if method == "PATCH" else {}
-                return HTTPStatus.OK, scheduling_json.node(
+                return HTTPStatus.OK, scheduling_changes.node_json(
                     nodes.patch(match["name"], change) if change else nodes.find(match["name"])
                 )
             if "fieldSelector" in query:
@@ -181,7 +185,7 @@ class KubernetesPaths:
             return HTTPStatus.OK, {
                 "kind": "NodeList",
                 "apiVersion": "v1",
-                "items": [scheduling_json.node(node) for node in labelled],
+                "items": [scheduling_changes.node_json(node) for node in labelled],
             }
 
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:
@@ -242,3 +246,78 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", str(int(after)))
         self.end_headers()
         self.wfile.write(data)
+
+
+class SimulatedClient:
+    """Calls a simulated cluster in the same process."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._simulated = simulated
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return self._simulated.name
+
+    def pods(self) -> Sequence[Pod]:
+        """All pods, by namespace and name."""
+        return self._simulated.pods()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod that has this name now."""
+        return self._simulated.pod(namespace, name)
+
+    def usage(self) -> Sequence[PodUsage]:
+        """What running pods used in the last window."""
+        return self._simulated.usage()
+
+    def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
+        """What one pod used in the last window."""
+        return self._simulated.pod_usage(namespace, name)
+
+    def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
+        """Ask for new amounts in place."""
+        try:
+            self._simulated.resize(pod.pod, requests=requests, limits=limits, version=pod.version)
+        except ApiRefusal as refusal:
+            raise _error("resizing", pod.pod, refusal) from refusal
+
+    def evict(self, pod: PodName) -> None:
+        """Evict the pod."""
+        try:
+            self._simulated.evict(pod)
+        except ApiRefusal as refusal:
+            raise _error("evicting", pod, refusal) from refusal
+
+
+def _error(doing: str, pod: PodName, refusal: ApiRefusal) -> Exception:
+    return refusals.error_for_status(
+        doing=doing,
+        to=f"{pod.namespace}/{pod.name}",
+        code=refusal.code,
+        message=refusal.message,
+        after=refusal.after,
+        causes=(refusal.cause,),
+    )
+
+
+# The simulated cluster's HTTP paths without HTTP: clients of an API server work on it in the same process.
+
+
+class SimulatedApi(Api):
+    """An API server that answers at once. It has no streams."""
+
+    def __init__(self, paths: KubernetesPaths) -> None:
+        self._paths = paths
+
+    def send(self, request: ApiRequest) -> ApiResponse:
+        """The answer of the simulated cluster."""
+        body = b"" if request.body is None else msgspec.json.encode(request.body)
+        try:
+            code, answer = self._paths.answer(request.method, request.path, body)
+        except ApiRefusal as refusal:
+            code, answer = HTTPStatus(refusal.code), kube_json.status(refusal)
+        return ApiResponse(int(code), msgspec.json.encode(answer))
+
+    def close(self) -> None:
+        """Nothing is open."""

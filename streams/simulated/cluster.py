@@ -24,11 +24,9 @@ from streams.simulated import api_errors, pod_admission, scheduler
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
-from streams.simulated.creation_back_off import CreationBackOff
-from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod
+from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod, describe_pod, describe_usage
 from streams.simulated.load_shapes import daylight
-from streams.simulated.pod_admission import PodAdmission
-from streams.simulated.pod_description import describe_pod, describe_usage
+from streams.simulated.pod_admission import CreationBackOff, PodAdmission
 from streams.simulated.scheduler import Scheduler, Waiting
 from streams.simulated.simulated_aws import SimulatedAws
 

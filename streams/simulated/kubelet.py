@@ -4,15 +4,16 @@ Everything moves in steps of `STEP` seconds on a fixed grid, so it does not matt
 above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
-from schemas.facts.pods import AdmissionNote, PodPhase, ResizeState
-from schemas.names import Amounts, PodName
-from schemas.units import Bytes, Seconds, millicores
-from streams.clients.cluster_port import Pod
+from schemas.facts.pods import OOM_KILLED, AdmissionNote, ContainerRun, ContainerSeen, PodPhase, ResizeState
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores, Seconds, millicores
+from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.load_shapes import LoadMoment, Shape
 
@@ -156,3 +157,66 @@ def total(requests: Iterable[Amounts]) -> tuple[int, int]:
         cpu += 0 if amount.cpu is None else millicores(amount.cpu)
         memory = Bytes(memory + (amount.memory or 0))
     return cpu, memory
+
+
+def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
+    """The pod as it is now, made anew where something in it changed. Its version only says whether anything did."""
+    condition = _condition(pod)
+    if pod.described is None or condition != pod.described_in:
+        pod_now = _described(cluster, pod)
+        pod.described = replace(pod_now, version=hashlib.blake2b(repr(pod_now).encode(), digest_size=8).hexdigest())
+        pod.described_in = condition
+    return pod.described
+
+
+def _condition(pod: SimulatedPod) -> tuple[object, ...]:
+    """All that a description is made of and that may change. Most pods are as they were at each of thousands of looks a day."""
+    containers = (
+        (c.requests, c.limits, c.asked_requests, c.asked_limits, c.restarts, c.ready, c.killed, c.ran_from, c.started is None)
+        for c in pod.containers
+    )
+    return pod.node, pod.started, pod.resize, pod.admitted, *containers
+
+
+def _described(cluster: str, pod: SimulatedPod) -> Pod:
+    return Pod(
+        workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
+        pod=pod.name,
+        phase=pod.phase,
+        created=pod.created,
+        containers=tuple(map(_container, pod.containers)),
+        asked_requests={c.name: c.asked_requests for c in pod.containers},
+        asked_limits={c.name: c.asked_limits for c in pod.containers},
+        node=pod.node,
+        labels={"app": pod.deployment.name, "pod-template-hash": pod.template_hash},
+        resize=pod.resize,
+        controller=f"ReplicaSet/{pod.replica_set}",
+        started=pod.started,
+        ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
+        admitted=pod.admitted,
+    )
+
+
+def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
+    """What the pod's containers at work used."""
+    at_work = (container for container in pod.containers if container.ready)
+    containers = {c.name: Amounts(Cores(c.averaged() / NANO), Bytes(c.memory)) for c in at_work}
+    return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
+
+
+def _container(container: SimulatedContainer) -> ContainerSeen:
+    c, killed = container, container.killed
+    last_run = None if killed is None else ContainerRun(_time(killed), _time(c.ran_from), OOM_KILLED)
+    return ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready, last_run=last_run)
+
+
+def _ooms(container: SimulatedContainer) -> list[OOMKill]:
+    if container.killed is None:
+        return []
+    # a container that waits for its restart has the kill already, and not yet the count
+    ahead = 0 if container.started is not None else 1
+    return [OOMKill(container.name, container.restarts + ahead, _time(container.killed), _time(container.ran_from))]
+
+
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from schemas.catalogue import CATALOGUE
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.policies.control import ControlChanged, Mode

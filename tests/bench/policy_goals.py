@@ -20,7 +20,7 @@ import numpy as np
 
 from agents.backtest.policy_comparison import Interval, PolicyScore, WorkloadFigures, difference, relative
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import policy_runs, policy_specs
+from agents.commands.compare import policy_runs
 from agents.settings.loading import load
 
 TRACES = Path(os.environ.get("ULLAGE_SHARED", "../shared")) / "traces"
@@ -40,7 +40,7 @@ def main() -> None:
     asked = parser.parse_args()
     flags = dict(text.split("=", 1) for text in asked.set)
     settings = load(flags=flags).settings
-    specs = policy_specs.read(("upstream", asked.policy), settings, asked.set)
+    specs = policy_runs.read(("upstream", asked.policy), settings, asked.set)
     sys.stdout.write(f"| {_HEAD} |\n|{'---|' * (_HEAD.count('|') + 1)}\n")
     for name in asked.sets:
         with _part_of(TRACES / name / "usage.parquet", asked.one_in) as trace:

@@ -14,9 +14,8 @@ from kubernetes import client as official
 from prometheus_client import CollectorRegistry
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
+from agents.processes.consumer_autoscalers import AutoscalerConsumers, EhpaObjectGenerator, replica_clients
 from agents.processes.consumer_metrics_api import event_clock, metrics_api
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from agents.settings.all_settings import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event

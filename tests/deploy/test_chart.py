@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents.cli.program import app
-from agents.commands.change import topics_file
+from agents.commands.change import topics
 from streams.broker import jar_lock
 from tests.support import chart_rights, chart_settings
 
@@ -20,8 +20,8 @@ COMMANDS = re.compile(r'"args" \(list ((?:"[a-z-]+" ?)+)\)')
 
 def test_the_topics_of_the_chart_are_those_of_the_program() -> None:
     written = (CHART / "files/topics.json").read_text(encoding="utf-8")
-    assert written.rstrip() == topics_file.text(), (
-        "write it anew: python -m agents.commands.change.topics_file > $CHART/files/topics.json"
+    assert written.rstrip() == topics.helm_topics(), (
+        "write it anew: python -m agents.commands.change.topics > $CHART/files/topics.json"
     )
 
 

@@ -16,8 +16,8 @@ from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
+from streams.simulated.api_server import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 from tests.support.attested_plans import with_attestations

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from agents.demo import day_in_memory, saved_log
+from agents.demo import day_in_memory
 from agents.demo.demo_settings import Day
 from agents.settings import loading
 
@@ -15,4 +15,4 @@ def keep(folder: Path, hours: float = 1.0) -> Path:
     settings = loading.load(flags=day.in_one_process()).settings
     for _ in day_in_memory.played(day, settings, log):
         pass
-    return saved_log.save(log, day.topics, day.settings(), folder).with_name("log.jsonl")
+    return day_in_memory.save(log, day.topics, day.settings(), folder).with_name("log.jsonl")

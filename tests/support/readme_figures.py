@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_table, policy_runs, policy_specs
+from agents.commands.compare import comparison_output, policy_runs
 from agents.demo import day_in_memory, day_picture, summary
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
@@ -72,9 +72,9 @@ def _table(*days: DayState) -> list[str]:
 
 def recorded() -> str:
     """README as it is to be, with the table of the recorded trace."""
-    specs = policy_specs.read(_POLICIES, Settings(), ())
+    specs = policy_runs.read(_POLICIES, Settings(), ())
     scores = policy_runs.run(TRACE, specs, Settings(), PriceList())
-    columns = list(comparison_table.shown(scores, {}, PriceList()))
+    columns = list(comparison_output.shown(scores, {}, PriceList()))
     rows = [
         ("CPU requested and not used (slack)", *(f"{column['cpu slack']}" for column in columns)),
         ("memory requested and not used", *(f"{column['memory slack']}" for column in columns)),

@@ -20,8 +20,7 @@ from kubernetes import client as official
 from agents.logic.replicas import served_metrics
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.replicas.served_metrics import ServedMetrics
-from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import AutoscalerConsumers, EhpaObjectGenerator, replica_clients
 from schemas import times
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result

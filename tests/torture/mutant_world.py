@@ -34,8 +34,7 @@ from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
-from streams.simulated.api_server import SimulatedServer
-from streams.simulated.simulated_client import SimulatedClient
+from streams.simulated.api_server import SimulatedClient, SimulatedServer
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 from tests.support.api_objects import ApiObjects

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from agents.processes.simulated_admission import SimulatedAdmission
+from agents.processes.simulated_cluster import SimulatedAdmission
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action
 from streams.clients.cluster_port import Patch, Pod

@@ -1,4 +1,4 @@
-"""Runs `ullage settings plan` and `apply`: compares the settings by which all workers decide, in the log and here."""
+"""Runs `ullage settings`, which compares the settings by which all workers decide, in the log and here, and `config show`."""
 
 from dataclasses import replace
 
@@ -7,9 +7,11 @@ from agents.run import rules_in_log
 from agents.run.pipeline import stages
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
+from agents.settings.loading import LoadedSettings
+from agents.settings.setting_descriptions import describe
 from agents.terminal import output_table
 from agents.terminal.output import note, sentence
-from agents.terminal.output_table import TextForm
+from agents.terminal.output_table import OutputForm, TextForm
 from schemas.times import EPOCH
 from streams.log_context import LogContext
 
@@ -36,3 +38,18 @@ def apply(settings: Settings) -> None:
         sentence(str(difference))
     decide = "1 stage decides" if len(differences) == 1 else f"{len(differences)} stages decide"
     note(f"{decide} by the settings here from the next turn on" if differences else _NOTHING)
+
+
+def show(loaded: LoadedSettings, form: OutputForm, *, origin: bool, explain: bool) -> None:
+    """Print one line for each setting, with its origin and its description on request; programs get both."""
+    texts = {name: text for name, _, text in describe()}
+    if form not in output_table.PEOPLE:
+        rows = [
+            {"name": name, "value": value, "origin": str(place), "text": texts[name]} for name, value, place in loaded.shown()
+        ]
+        output_table.print_rows(form, rows)
+        return
+    for name, value, place in loaded.shown():
+        sentence(f"{name} = {value}" + (f"  # {place}" if origin else ""))
+        if explain:
+            sentence(f"    {texts[name]}")

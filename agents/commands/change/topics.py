@@ -1,8 +1,14 @@
-"""Runs `ullage topics plan` and `apply`: compares the topics in Kafka with the wanted ones."""
+"""Runs `ullage topics plan`, `apply`, `asyncapi` and `users`: compares the topics in Kafka with the wanted ones.
 
+`python -m agents.commands.change.topics > deploy/helm/ullage/files/topics.json` writes the topics as the Helm chart reads them,
+which makes Strimzi's KafkaTopic objects from it. A test fails when that file differs.
+"""
+
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
+from pathlib import Path
 
 import yaml
 
@@ -10,13 +16,13 @@ from agents.run.stage_topics import stage_names
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
-from agents.terminal.output import note, sentence
+from agents.terminal.output import data, note, sentence
 from agents.terminal.output_table import TextForm
 from streams import compacted_copy
-from streams.admin import async_api, topic_admin
+from streams.admin import async_api, kafka_users, topic_admin
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput
-from streams.topics import TopicSpec, changelog_specs
+from streams.topics import TOPICS, KeySpace, Topics, TopicSpec, changelog_specs
 
 _NOTHING = "nothing to do: all topics are as planned"
 
@@ -68,3 +74,41 @@ def wanted(settings: Settings) -> tuple[TopicSpec, ...]:
     """All topics of these settings, with the changelogs of the stages."""
     count, copies = settings.topics.partitions, settings.topics.replication
     return (*log_factory.topics(settings).specs(copies), *changelog_specs(settings.worker.name, stage_names(), count, copies))
+
+
+def apply_users(settings: Settings, file: Path, *, beginning: str) -> None:
+    """Make them. Raises BadInput for a log that is not in Kafka and a file that says no users."""
+    require_kafka(settings)
+    users = kafka_users.read(file)
+    with topic_admin.connect(log_factory.answering_connection(settings), right=kafka_users.RIGHT) as client:
+        changes = kafka_users.apply(client, users, beginning=beginning)
+    for change in changes:
+        sentence(change)
+    note(f"{len(users)} users, {len(changes)} changes")
+
+
+_APP = "ullage"
+"""The worker group of the chart, after which changelogs are named."""
+
+
+def helm_topics() -> str:
+    """A JSON list: what follows the prefix (of a changelog, the whole name), whether it is a changelog, and how it is made."""
+    ours = Topics()
+    topics = [
+        {
+            "suffix": ours.wire(topic.name).removeprefix(f"{ours.prefix}."),
+            "changelog": False,
+            **({"partitions": 1} if topic.keyed is KeySpace.CLOCK else {}),
+            "config": dict(topic.configs()),
+        }
+        for topic in TOPICS
+    ]
+    changelogs = [
+        {"suffix": spec.name, "changelog": True, "config": dict(spec.configs)} for spec in changelog_specs(_APP, stage_names(), 1)
+    ]
+    return json.dumps([*topics, *changelogs], indent=1)
+
+
+if __name__ == "__main__":
+    for line in helm_topics().splitlines():
+        data(line)

@@ -9,9 +9,9 @@ from typing import Literal
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, FEW, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_output, comparison_table, frontier, frontier_picture, policy_runs, policy_specs
+from agents.commands.compare import comparison_output, frontier, policy_runs
 from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
-from agents.commands.compare.policy_specs import BASELINE, SIDES
+from agents.commands.compare.policy_runs import BASELINE, SIDES
 from agents.processes.signals import stoppable
 from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
@@ -70,8 +70,8 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
     differences = {score.name: difference(baseline, score) for score in scores[1:]}
     candidates = [score for text, score in zip(wanted, scores, strict=True) if text in policies and text not in SIDES]
     sentences = [*_about(baseline, prices), *_resolution(scores)]
-    rows, exact = list(comparison_table.shown(scores, differences, prices)), list(comparison_table.workload_rows(scores))
-    whole = comparison_table.as_object(scores, differences, prices)
+    rows, exact = list(comparison_output.shown(scores, differences, prices)), list(comparison_output.workload_rows(scores))
+    whole = comparison_output.as_object(scores, differences, prices)
     if flags.rows == "workload":
         comparison_output.write(flags.form, flags.to, PrintedComparison(sentences, rows, exact, whole))
     crossed = [sentence for score in candidates for sentence in _crossed(score, differences.get(score.name), gates)]
@@ -90,11 +90,11 @@ def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags:
         *_about(scores[1], prices)[:1],
         "requests are means over container time; CPU and memory against upstream's margin of 0.15",
     ]
-    exact = list(comparison_table.workload_rows(scores))
+    exact = list(comparison_output.workload_rows(scores))
     rows = list(frontier.rows(scores))
     recording = file.parent.name if file.name == "usage.parquet" else file.stem
-    picture = frontier_picture.drawn(recording, frontier.points(scores), knob.partition("=")[0].strip(), policy)
-    whole = {"frontier": rows, **comparison_table.as_object(scores, {}, prices)}
+    picture = frontier.drawn(recording, frontier.points(scores), knob.partition("=")[0].strip(), policy)
+    whole = {"frontier": rows, **comparison_output.as_object(scores, {}, prices)}
     comparison_output.write(
         flags.form, flags.to, PrintedComparison([*sentences, *_resolution(scores)], rows, exact, whole, picture)
     )
@@ -107,14 +107,14 @@ def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, fl
         raise BadInput(f"--top {top} shows nothing; give 1 or more")
     prices = price_list.read(flags.prices)
     first, second = _scores(settings, file, policies, flags, prices)
-    rows = list(comparison_table.differing(first, second, top))
+    rows = list(comparison_output.differing(first, second, top))
     total = difference(first, second)
     changed = f"cost {total.cost.estimate:+.1%}, OOM kills {total.kills.estimate:+.0f}, over {len(first.workloads)} workloads"
     sentences = [f"'{second.name}' against '{first.name}': {changed}; first those that differ most", f"prices: {prices}"]
     if not rows:
         sentences.append("no workload differs")
-    exact = list(comparison_table.workload_rows([first, second]))
-    whole = comparison_table.as_object([first, second], {second.name: total}, prices)
+    exact = list(comparison_output.workload_rows([first, second]))
+    whole = comparison_output.as_object([first, second], {second.name: total}, prices)
     comparison_output.write(flags.form, flags.to, PrintedComparison(sentences, rows, exact, whole))
     return 0
 
@@ -123,7 +123,7 @@ def _scores(
     settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, prices: PriceList
 ) -> list[PolicyScore]:
     comparison_output.require_file(flags.form, flags.to)
-    specs = policy_specs.read(policies, settings, flags.given)
+    specs = policy_runs.read(policies, settings, flags.given)
     if flags.form != "parquet" or flags.to is None or flags.rows == "workload":
         with stoppable():
             return policy_runs.run(file, specs, settings, prices, flags.jobs)

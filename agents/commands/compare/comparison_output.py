@@ -1,19 +1,172 @@
-"""Writes a comparison of policies in the requested form, on stdout or into a file."""
+"""Writes a comparison of policies, a row for each policy or workload, in the requested form, on stdout or into a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import isinf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 import orjson
 
-from agents.commands.compare import comparison_table
-from agents.terminal import html_table, output_table
+from agents.backtest.policy_comparison import Interval, PolicyDifference, PolicyScore, WorkloadFigures
+from agents.backtest.price_list import PriceList
+from agents.terminal import output_table
 from agents.terminal.output import data, note
 from agents.terminal.output_table import Row
+from schemas.names import Workload
 from streams.errors import BadInput
+
+SPARE = (
+    *(
+        "from → to",
+        "core-hours saved",
+        "GiB-hours saved",
+        "cpu short",
+        "cpu over in first 12 h",
+        "cpu over",
+        "memory over",
+        "changes",
+        "kills/container-day",
+        "changes/container-day",
+    ),
+    *("kills against", "difference", "cpu slack", "cpu (core-hours)"),
+)
+"""The columns that a narrow terminal does without, the first to go first."""
+
+
+def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> Iterator[Row]:
+    """A row for each policy, for people."""
+    for score in scores:
+        hours = score.total("container_hours") or 1.0
+        against = differences.get(score.name)
+        yield {
+            "policy": score.name,
+            f"cost ({prices.currency})": f"{score.total('cost'):.2f}",
+            "against baseline": "baseline" if against is None else _share(against.cost),
+            "cpu slack": _slack(score, "cpu"),
+            "memory slack": _slack(score, "memory"),
+            "OOM kills": round(score.total("kills")),
+            "kills against": "" if against is None else _count(against.kills),
+            "kills/container-day": f"{score.total('kills') / hours * 24:.3f}",
+            "changes/container-day": f"{score.total('changes') / hours * 24:.2f}",
+            "cpu over": _over(score, "cpu"),
+            "cpu over in first 12 h": _early(score),
+            "cpu short": _short(score),
+            "memory over": _over(score, "memory"),
+            "core-hours saved": _saved(scores[0], score, "cpu"),
+            "GiB-hours saved": _saved(scores[0], score, "memory"),
+        }
+
+
+def _slack(score: PolicyScore, resource: str) -> str:
+    requested = score.total(f"{resource}_requested")
+    return f"{score.total(f'{resource}_slack') / requested:.1%}" if requested else "-"
+
+
+def _over(score: PolicyScore, resource: str) -> str:
+    """The share of container time in which use was over the request."""
+    hours = score.total("container_hours")
+    spent = sum(getattr(workload, f"{resource}_over") * workload.container_hours for workload in score.workloads.values())
+    return f"{spent / hours:.2%}" if hours else "-"
+
+
+def _early(score: PolicyScore) -> str:
+    """The same share of the first 12 hours of each container alone, in which a policy knows hardly anything of it."""
+    hours = score.total("first_12h_hours")
+    spent = sum(figures.cpu_over_first_12h * figures.first_12h_hours for figures in score.workloads.values())
+    return f"{spent / hours:.2%}" if hours else "-"
+
+
+def _short(score: PolicyScore) -> str:
+    """CPU used above the request, as a share of all CPU used."""
+    used, requested, slack = (score.total(f"cpu_{what}") for what in ("used", "requested", "slack"))
+    # what would be throttled where others take the rest of a node: use = requested - slack + short
+    return f"{(used + slack - requested) / used:.2%}" if used else "-"
+
+
+def _saved(baseline: PolicyScore, score: PolicyScore, resource: str) -> str:
+    if score is baseline:
+        return ""
+    return f"{baseline.total(f'{resource}_requested') - score.total(f'{resource}_requested'):,.1f}"
+
+
+def _share(of: Interval) -> str:
+    return f"{of.estimate:+.1%} ({of.low:+.1%} to {of.high:+.1%}){'' if of.certain else ' ~'}"
+
+
+def _count(of: Interval) -> str:
+    return f"{of.estimate:+.0f} ({of.low:+.0f} to {of.high:+.0f}){'' if of.certain else ' ~'}"
+
+
+def workload_rows(scores: Sequence[PolicyScore]) -> Iterator[Row]:
+    """A row for each policy and workload, for programs."""
+    for score in scores:
+        for figures in score.workloads.values():
+            yield {"policy": score.name, **_named(figures)}
+
+
+def _named(figures: WorkloadFigures) -> dict[str, object]:
+    of = asdict(figures)
+    workload = Workload.parse(of.pop("workload"))
+    return {**asdict(workload), **of}
+
+
+def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> dict[str, object]:
+    """All of it as JSON."""
+    return {
+        "prices": asdict(prices),
+        "policies": [
+            {"name": score.name, "card": score.card, "gated_kills": score.gated_kills, "workloads": list(workload_rows([score]))}
+            for score in scores
+        ],
+        "differences": [
+            # JSON has no infinity, which is the regression from no kills to some
+            {**asdict(difference), "regression": None if isinf(difference.regression) else difference.regression}
+            for difference in differences.values()
+        ],
+    }
+
+
+def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int) -> Iterator[Row]:
+    """The workloads that differ most between two policies: half of them in cost, half in risk."""
+    pairs = [
+        (first_policy.workloads[name], second_policy.workloads[name])
+        for name in first_policy.workloads
+        if name in second_policy.workloads
+    ]
+    by_cost = sorted(pairs, key=lambda pair: (-abs(pair[1].cost - pair[0].cost), pair[0].workload))
+    by_risk = sorted(pairs, key=lambda pair: (-_risk(*pair), pair[0].workload))
+    in_turn = (pair for both in zip(by_risk, by_cost, strict=True) for pair in both)
+    taken = dict.fromkeys(first.workload for first, second in in_turn if first != second)
+    for name in list(taken)[:top]:
+        yield _difference(first_policy.workloads[name], second_policy.workloads[name], first_policy.name, second_policy.name)
+
+
+def _risk(before: WorkloadFigures, after: WorkloadFigures) -> float:
+    """How much their risks for a workload differ."""
+    kills, memory, cpu = after.kills - before.kills, after.memory_over - before.memory_over, after.cpu_over - before.cpu_over
+    # an order only: a kill costs more than any time over memory, and that more than CPU, which only throttles
+    return abs(kills) + abs(memory) / 10 + abs(cpu) / 100
+
+
+def _difference(before: WorkloadFigures, after: WorkloadFigures, first: str, second: str) -> Row:
+    workload = Workload.parse(before.workload)
+    return {
+        "namespace": workload.namespace,
+        "workload": f"{workload.kind}/{workload.name}",
+        "cost": f"{before.cost:.3f} → {after.cost:.3f}",
+        "difference": f"{after.cost - before.cost:+.3f}",
+        "cpu (core-hours)": f"{before.cpu_requested:.2f} → {after.cpu_requested:.2f}",
+        "memory (GiB-hours)": f"{before.memory_requested:.2f} → {after.memory_requested:.2f}",
+        "OOM kills": f"{before.kills} → {after.kills}",
+        "cpu over": f"{before.cpu_over:.1%} → {after.cpu_over:.1%}",
+        "memory over": f"{before.memory_over:.1%} → {after.memory_over:.1%}",
+        "changes": f"{before.changes} → {after.changes}",
+        "from → to": f"{first} → {second}",
+    }
+
 
 ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html", "svg"]
 
@@ -59,7 +212,7 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
         case "svg":
             yield what.picture
         case "html":
-            yield from html_table.lines("Policies compared", what.sentences, what.rows)
+            yield from output_table.html_page("Policies compared", what.sentences, what.rows)
         case "md":
             yield from output_table.lines("md", what.rows, what.exact)
             yield ""
@@ -67,9 +220,7 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
                 yield f"{sentence}  "
         case _:
             yield from output_table.fitted(form, what.sentences)
-            yield from output_table.lines(
-                "wide" if form == "wide" else "table", what.rows, what.exact, spare=comparison_table.SPARE
-            )
+            yield from output_table.lines("wide" if form == "wide" else "table", what.rows, what.exact, spare=SPARE)
 
 
 def require_file(form: ComparisonForm, to: Path | None) -> None:

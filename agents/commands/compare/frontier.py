@@ -1,7 +1,12 @@
-"""What is requested against what is risked: a policy with several values of one of its settings, beside upstream's margins."""
+"""What is requested against what is risked: a policy with several values of one of its settings, beside upstream's margins.
 
-from collections.abc import Iterator, Sequence
+The picture has two panels, for CPU and for memory. The nearer a point lies to the lower left, the better; where one line lies
+below and left of the other, its policy requests less at the same risk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from agents.backtest.policy_comparison import PolicyScore
 from agents.terminal.output_table import Row
@@ -80,3 +85,71 @@ def _figures(score: PolicyScore) -> tuple[float, float, float, float]:
 
 def _against(amount: float, base: float) -> str:
     return f"{amount / base:.2f}" if base else "-"
+
+
+_WIDTH, _HEIGHT, _PANEL = 880, 360, 360
+_TOP, _BOTTOM = 70, 290
+_LEFTS = (70, 500)
+_TICKS = 4
+_STYLE = """
+:root { --ink: #1f2328; --faint: #59636e; --grid: #d1d9e0; --paper: #ffffff; --policy: #0969da; --upstream: #9a6700; }
+@media (prefers-color-scheme: dark) { :root { --ink: #f0f6fc; --faint: #9198a1; --grid: #3d444d; --paper: #0d1117;
+  --policy: #4493f8; --upstream: #d29922; } }
+text { font: 12px system-ui, sans-serif; fill: var(--faint); } .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
+.grid { stroke: var(--grid); } .policy { stroke: var(--policy); } .upstream { stroke: var(--upstream); }
+polyline { fill: none; stroke-width: 2; } circle { stroke-width: 2; fill: var(--paper); }
+"""
+_Of = Callable[[FrontierPoint], float]
+
+
+def drawn(recording: str, points: Sequence[FrontierPoint], knob: str, policy: str) -> str:
+    """The picture. `knob` is the setting whose values are the points of `policy`."""
+    title = f"Requested against risked on {recording}: {policy} by {knob}, beside upstream by its margin"
+    panels = (
+        ("CPU requested, upstream's is 1", "time with more CPU used than requested, %", lambda p: p.cpu, lambda p: 100 * p.over),
+        ("memory requested, upstream's is 1", "OOM kills a container and day", lambda p: p.memory, lambda p: p.kills),
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="title">',
+            f'<title id="title">{escape(title)}</title>',
+            f"<style>{_STYLE}</style>",
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="8" fill="var(--paper)"/>',
+            f'<text class="title" x="{_LEFTS[0]}" y="30">{escape(title)}</text>',
+            *(part for left, panel in zip(_LEFTS, panels, strict=True) for part in _panel(left, points, panel)),
+            f'<text x="{_LEFTS[0]}" y="{_HEIGHT - 14}"><tspan fill="var(--policy)">● {escape(policy)}</tspan>',
+            '<tspan dx="16" fill="var(--upstream)">● upstream</tspan></text>',
+            "</svg>",
+        ]
+    )
+
+
+def _panel(left: int, points: Sequence[FrontierPoint], panel: tuple[str, str, _Of, _Of]) -> list[str]:
+    """Axes with numbers, and a line through the points of each side, each with its value beside it."""
+    across, up, x, y = panel
+    least, most = min(map(x, points)), max(map(x, points))
+    room = max((most - least) * 0.1, 0.01)
+    least, most, highest = least - room, most + room, max(max(map(y, points)) * 1.1, 1e-9)
+
+    def place(point: FrontierPoint) -> tuple[float, float]:
+        return left + _PANEL * (x(point) - least) / (most - least), _BOTTOM - (_BOTTOM - _TOP) * y(point) / highest
+
+    parts = [f'<text x="{left}" y="{_TOP - 14}">{escape(up)}</text>']
+    parts.append(f'<text x="{left + _PANEL}" y="{_BOTTOM + 36}" text-anchor="end">{escape(across)}</text>')
+    for tick in range(_TICKS + 1):
+        share = tick / _TICKS
+        level, column = _BOTTOM - (_BOTTOM - _TOP) * share, left + _PANEL * share
+        parts.append(f'<path class="grid" d="M{left} {level:.1f}H{left + _PANEL}"/>')
+        parts.append(f'<text x="{left - 8}" y="{level + 4:.1f}" text-anchor="end">{highest * share:.3g}</text>')
+        parts.append(
+            f'<text x="{column:.1f}" y="{_BOTTOM + 18}" text-anchor="middle">{least + (most - least) * share:.2f}</text>'
+        )
+    for name in ("upstream", "policy"):
+        side = [point for point in points if point.is_upstream == (name == "upstream")]
+        line = " ".join("{:.1f},{:.1f}".format(*place(point)) for point in side)
+        parts.append(f'<polyline class="{name}" points="{line}"/>')
+        for point in side:
+            cx, cy = place(point)
+            parts.append(f'<circle class="{name}" cx="{cx:.1f}" cy="{cy:.1f}" r="4"/>')
+            parts.append(f'<text x="{cx + 8:.1f}" y="{cy - 6:.1f}">{escape(point.name)}</text>')
+    return parts

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import agents
 from agents.commands.compare import comparison_command
 from agents.commands.compare.comparison_command import ComparisonFlags, Gates
-from agents.policies import policy_process, policy_sources, policy_trial
+from agents.policies import policy_limits, policy_sources, policy_trial
 from agents.policies.policy_limits import PolicyLimits
 from agents.policies.policy_sources import PolicySource
 from agents.settings.all_settings import Settings
@@ -63,7 +63,7 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
     """Try a policy on made-up containers in two processes, and score it on a made-up trace beside the built-in estimator."""
     source = policy_sources.read(text)
     # two processes: what depends on hash seeds or memory addresses answers alike within one
-    first, second = (policy_process.run(source.name, limits, policy_trial.tried, text) for _ in range(2))
+    first, second = (policy_limits.run_limited(source.name, limits, policy_trial.tried, text) for _ in range(2))
     unlike = first.unlike or second.unlike
     if not unlike and first.digest != second.digest:
         unlike = "in another process, it answers otherwise"
@@ -79,7 +79,7 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
 def _ran(source: PolicySource, text: str, limits: PolicyLimits) -> list[str]:
     """The faults of a run of the policy, in which it can only use what is allowed, under limits."""
     try:
-        trial = policy_process.run(source.name, limits, policy_trial.tried, text)
+        trial = policy_limits.run_limited(source.name, limits, policy_trial.tried, text)
     except BadInput as error:
         return [f"{source.where}: {error}"]
     return [f"{source.where}: {trial.unlike}"] if trial.unlike else []

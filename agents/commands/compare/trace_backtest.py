@@ -12,15 +12,14 @@ from pathlib import Path
 
 from agents.backtest.backtest import Backtest, over_trace
 from agents.backtest.partial_scores import PartialScore, joined
-from agents.backtest.sample_rows import SampleRows
+from agents.backtest.scoring import SampleRows
 from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
 from agents.processes import worker_processes
 from agents.processes.worker_processes import Report
 from agents.run.pipeline import stages
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.terminal.output import note
-from agents.terminal.progress_line import ProgressLine
+from agents.terminal.output import ProgressLine, note
 from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
 from streams.sources.traces import Trace, TracePart

@@ -10,13 +10,52 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.commands.health import doctor_clock_checks, doctor_cluster_checks
-from agents.commands.health.doctor_check import DoctorCheck
+from agents.commands.health import doctor_cluster_checks
+from agents.commands.health.doctor_cluster_checks import DoctorCheck
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, sentence
 from agents.terminal.output_table import OutputForm
+from streams.admin.clock_topic import COPIES, IN_SYNC, ClockTopic
 from streams.errors import BadInput, UllageError
+from streams.topics import CLOCK
+
+_STOPS = "whoever may write it can stop every turn"
+
+
+def clock_checks(settings: Settings) -> Iterator[DoctorCheck]:
+    """Both checks, or that Kafka does not say."""
+    from agents.settings import log_factory
+    from streams.admin import clock_topic
+
+    try:
+        topic = clock_topic.ask(log_factory.answering_connection(settings), log_factory.topics(settings).wire(CLOCK))
+    except UllageError as error:
+        yield DoctorCheck("warn", "clock", f"who may write its topic, and how many copies there are, is not said: {error}")
+        return
+    yield writers(topic)
+    yield copies(topic)
+
+
+def writers(topic: ClockTopic) -> DoctorCheck:
+    """Whether more than one principal may write it."""
+    if topic.writers is None:
+        return DoctorCheck("ok", "clock", f"this Kafka checks no rights: whoever reaches it may write `clock`, and {_STOPS}")
+    names = ", ".join(topic.writers)
+    if len(topic.writers) > 1:
+        fix = "leave the right Write on that topic to the clock's user alone (docs/security.md)"
+        return DoctorCheck("warn", "clock", f"{names} may write `clock`, and {_STOPS}", fix)
+    return DoctorCheck("ok", "clock", f"by Kafka's rules {names or 'nobody but a super user'} may write `clock`")
+
+
+def copies(topic: ClockTopic) -> DoctorCheck:
+    """Whether it has three copies, two of them in sync, where there are three brokers."""
+    says = f"{topic.copies} copies of `clock` on {topic.brokers} brokers, of which {topic.in_sync} must have each tick"
+    if topic.brokers < COPIES or (topic.copies >= COPIES and topic.in_sync >= IN_SYNC):
+        return DoctorCheck("ok", "clock", says)
+    fix = f"give it {COPIES}, with min.insync.replicas={IN_SYNC} (topics.replication={COPIES}, before `topics apply`)"
+    return DoctorCheck("warn", "clock", f"{says}: while its leader is away no turn is taken", fix)
+
 
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)
@@ -218,7 +257,7 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
         if settings.log.kind == "kafka":
             yield from _as_planned(settings)
-            yield from doctor_clock_checks.all_checks(settings)
+            yield from clock_checks(settings)
 
 
 def _as_planned(settings: Settings) -> Iterator[DoctorCheck]:

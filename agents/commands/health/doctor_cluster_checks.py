@@ -7,11 +7,11 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from agents.commands.health.doctor_check import DoctorCheck
 from agents.processes import component_rights
 from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
 from agents.settings import cluster_factory, log_factory
@@ -23,6 +23,17 @@ from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 from streams.serving import certificates
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """The outcome of one check. `fix` says what to do, and is empty when there is nothing to do."""
+
+    level: Literal["ok", "warn", "fail"]
+    name: str
+    finding: str
+    fix: str = ""
+
 
 if TYPE_CHECKING:
     from streams.clients.kube.api import Api, ApiResponse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError
 
-from agents.commands.status import clock_silence
+from agents.commands.status import status_rows
 from agents.commands.status.status_rows import length
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
@@ -120,7 +120,7 @@ def cluster_states(settings: Settings) -> Iterator[ClusterStates]:
         context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         source_reports.require_cluster(context, settings.cluster.name)
         tick = OperatorLog(context).newest_tick()
-        clock_silence.warn_of_silence(tick, settings)
+        status_rows.warn_of_silence(tick, settings)
         yield ClusterStates(context, tick, fitted)
 
 

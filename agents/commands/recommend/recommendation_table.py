@@ -1,19 +1,21 @@
 """What every container requests and should request, from the log alone: one row for each container, the largest saving first.
 
 A recommendation is published again each hour and a pod every three, so the last hours of the log have all of them, however long
-the log is; the newest stretch is read first, and no more than is needed.
+the log is; the newest stretch is read first, and no more than is needed. How much harm staying with its requests may do to a
+container is one judgement for all tables: it rests on recorded kills and on how often what was recorded went over the requests,
+never on the bounds, which follow the newest sample. docs/scan.md says what each word means.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from types import MappingProxyType
+from typing import Literal
 
-from agents.commands.recommend import namespace_patterns, request_risk, target_caps, workload_pods
-from agents.commands.recommend.request_risk import Risk
+from agents.commands.recommend import namespace_patterns, target_caps
 from agents.commands.recommend.target_caps import TargetCap
-from agents.commands.recommend.workload_pods import PodsOfWorkload, RequestsOfPods
 from agents.why import leak_texts
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import DeliveredRisk, delivered_risks
@@ -22,12 +24,134 @@ from schemas.units import Bytes, Cores, Seconds
 from streams import reverse_log_reader
 from streams.codec.container_requests_reader import (
     ContainerRequestsReader,
+    PodContainers,
+    ReachedAmounts,
     RecommendedAmounts,
     RecommendedRequests,
+    RequestedAmounts,
 )
 from streams.codec.event_codec import header
 from streams.log.log_port import Record
 from streams.log_context import LogContext
+
+PodsOfWorkload = Sequence[Sequence[RequestedAmounts]]
+"""The containers of each pod, the newest pod first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsOfPods:
+    """What the pods of a workload request for one container: `usual` is what most of them do, `all` has each pod's amounts."""
+
+    usual: Amounts
+    limits: Amounts
+    all: tuple[Amounts, ...]
+
+    def ends(self, resource: str) -> tuple[float, float] | None:
+        """The least and the most of a resource that a pod requests, where they differ; a request that is missing counts as 0."""
+        amounts = [getattr(requests, resource) or 0 for requests in self.all]
+        return None if min(amounts) == max(amounts) else (min(amounts), max(amounts))
+
+
+def requests_of(pods: PodsOfWorkload, container: str) -> RequestsOfPods | None:
+    """The requests for one container; None if no pod has it."""
+    amounts = [amounts for pod in pods for amounts in pod if amounts.name == container]
+    if not amounts:
+        return None
+    usual = _most(amount.requests for amount in amounts)
+    limits = _most(amount.limits for amount in amounts if amount.requests == usual)
+    return RequestsOfPods(usual, limits, tuple(amount.requests for amount in amounts))
+
+
+def _most(amounts: Iterable[Amounts]) -> Amounts:
+    """The amounts that most pods have."""
+    counts = Counter(amounts)
+    # of equally many the larger ones, so that no order of pods decides
+    return max(counts, key=lambda count: (counts[count], count.cpu or 0.0, count.memory or 0))
+
+
+def newest_pods(
+    context: LogContext, reader: ContainerRequestsReader, since: datetime, wanted: Mapping[str, int]
+) -> Mapping[str, PodsOfWorkload]:
+    """The pods of some workloads; `wanted` says how many each has. The reading ends when so many of each are found."""
+    pods: dict[str, dict[str, PodContainers | None]] = {key: {} for key in wanted}
+    missing = dict(wanted)
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), since):
+        latest = dict[tuple[str, str], PodContainers | None]()
+        for record in stretch:
+            key = (record.key or b"").decode(errors="replace")
+            pod_in_record = reader.pod(record) if key in missing else None
+            if pod_in_record is not None:
+                is_there = pod_in_record.is_there and "pod-changed" in (header(record, "ce_type") or "")
+                latest[key, pod_in_record.uid] = pod_in_record if is_there else None
+        # stretches come newest first, so what a later stretch says of a pod is older
+        for (key, uid), pod in reversed(latest.items()):
+            if uid not in pods[key]:
+                pods[key][uid] = pod
+                missing[key] -= pod is not None
+        missing = {key: count for key, count in missing.items() if count > 0}
+        if not missing:
+            break
+    return {key: [pod.containers for pod in by_uid.values() if pod is not None] for key, by_uid in pods.items()}
+
+
+Risk = Literal["high", "medium", "unknown", "low"]
+_RISKS: Sequence[Risk] = ("high", "medium", "unknown", "low")
+OFTEN = 0.1
+"""A share of the time, or of memory's daily peaks, from which being over the request is no exception."""
+_SAME = 0.01
+"""Amounts that differ by less than this share are the same for a reader."""
+_SHORT = 0.1
+"""A request that is this share below its target, or more, is called short of it although little went over it."""
+
+
+def risk_of_pods(of_pods: RequestsOfPods | None, to: RecommendedAmounts, *, oom: bool) -> tuple[Risk, str]:
+    """The judgement of the pod that is worst off; of equal ones the first word but "fits"."""
+    if of_pods is None:
+        return _judged(None, to, oom=oom)
+    judged = [_judged(requests, to, oom=oom) for requests in sorted(dict.fromkeys(of_pods.all), key=_order)]
+    return min(judged, key=lambda risk_and_why: (_RISKS.index(risk_and_why[0]), risk_and_why[1] == "fits"))
+
+
+def share_over(request: float | None, reached: ReachedAmounts) -> float | None:
+    """In how large a share of the time, at least, the request was exceeded: 0 where nothing shows that; None if unknown."""
+    if request is None or not reached:
+        return None
+    return max((share for share, amount in reached if amount > request), default=0.0)
+
+
+def _order(requests: Amounts) -> tuple[float, float]:
+    return requests.cpu or 0.0, requests.memory or 0
+
+
+def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> tuple[Risk, str]:
+    """The risk, and in at most four words why."""
+    now = requests or Amounts()
+    cpu, memory = _larger(now.cpu, to.target.cpu), _larger(now.memory, to.target.memory)
+    cpu_over, memory_over = share_over(now.cpu, to.reached_cpu) or 0.0, share_over(now.memory, to.reached_memory) or 0.0
+    # the first rule that holds gives the words: kills that happened before peaks, and memory, which kills, before CPU
+    rules: Sequence[tuple[bool, Risk, str]] = (
+        (oom, "high", "OOM killed lately"),
+        (requests is None, "unknown", "no pod seen"),
+        (now.cpu is None or now.memory is None, "medium", "no requests set"),
+        (memory_over >= OFTEN, "high", "too little memory"),
+        (memory_over > 0, "medium", "memory peaks over it"),
+        (cpu_over >= OFTEN, "medium", "too little CPU"),
+        (_short(now.memory, to.target.memory), "low", "needs more memory"),
+        (_short(now.cpu, to.target.cpu), "low", "needs more CPU"),
+        (cpu and memory, "low", "uses less"),
+        (cpu, "low", "uses less CPU"),
+        (memory, "low", "uses less memory"),
+    )
+    return next(((risk, why) for holds, risk, why in rules if holds), ("low", "fits"))
+
+
+def _short(now: float | None, target: float | None) -> bool:
+    return now is not None and target is not None and target >= now * (1 + _SHORT)
+
+
+def _larger(now: float | None, target: float | None) -> bool:
+    return now is not None and target is not None and now > target * (1 + _SAME)
+
 
 CORE_IN_BYTES = 8 << 30  # as much memory as a core counts for where rows are sorted by one number: clouds' prices, about
 _POD_REACH = timedelta(hours=8)
@@ -66,7 +190,7 @@ class RecommendedContainer:
     caps: tuple[TargetCap, ...] = ()
     """What keeps the target from being what was estimated, or from being applied."""
     held_back: str = ""
-    """What keeps running pods from getting the target now, in a word or two; see `held_back`."""
+    """What keeps running pods from getting the target now, in a word or two; see `request_totals`."""
     leak: str = ""
     """What is known of a memory leak, in words."""
     risk_kept: DeliveredRisk | None = None
@@ -107,7 +231,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
     reader = ContainerRequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
     counts = {decision.workload.key: max(1, decision.pods or 1) for decision in decisions}
-    pods = workload_pods.newest(context, reader, now - _POD_REACH, counts)
+    pods = newest_pods(context, reader, now - _POD_REACH, counts)
     return rows_of(decisions, pods, now, target_caps.of_guards(target_caps.refusals(context, now)))
 
 
@@ -177,10 +301,10 @@ def _recommendations(
 def _rows(decision: RecommendedRequests, pods_seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
     kept = {risk.container: risk for risk in delivered_risks(decision.because)}
     for container in decision.containers:
-        of_pods = workload_pods.of_container(pods_seen, container.container)
+        of_pods = requests_of(pods_seen, container.container)
         requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
         oom = decision.oom_at is not None and decision.oom_container == container.container and now - decision.oom_at < _LATELY
-        risk, why = request_risk.of_pods(of_pods, container, oom=oom)
+        risk, why = risk_of_pods(of_pods, container, oom=oom)
         yield RecommendedContainer(
             decision.workload.namespace,
             decision.workload.kind,
@@ -206,7 +330,7 @@ def _rows(decision: RecommendedRequests, pods_seen: PodsOfWorkload, now: datetim
 
 def _over(requests: Amounts | None, to: RecommendedAmounts) -> tuple[float | None, float | None]:
     now = requests or Amounts()
-    return request_risk.share_over(now.cpu, to.reached_cpu), request_risk.share_over(now.memory, to.reached_memory)
+    return share_over(now.cpu, to.reached_cpu), share_over(now.memory, to.reached_memory)
 
 
 def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amounts:

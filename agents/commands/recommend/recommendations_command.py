@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.commands.recommend import held_back, recommendation_table, request_totals
+from agents.commands.recommend import recommendation_table, request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
-from agents.commands.status import clock_silence
+from agents.commands.status import status_rows
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
@@ -52,14 +52,14 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
             # read again without the patterns: a name that is spelt otherwise must not look like nothing to do
             _require_namespace(_rows(context, fitted, tick), namespaces)
         lost = _lost(context, fitted, tick)
-    clock_silence.warn_of_silence(tick, settings)
+    status_rows.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)
     if lost and not rows:
         note(f"no recommendation for cluster '{settings.cluster.name}' of that time is kept; {lost}")
         return
     note(summary(rows, settings.cluster.name))
-    if sentence := held_back.in_words(rows):
+    if sentence := request_totals.held_back_in_words(rows):
         note(sentence)
     if form in (*output_table.PEOPLE, "md"):
         for sentence in recommendation_table.sentences_on_caps(rows[:limit], _SENTENCES):
@@ -99,7 +99,7 @@ def _rows(
     if tick is None:
         return []
     rows = recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
-    return held_back.marked(rows, held_back.read(context))
+    return request_totals.marked(rows, request_totals.policies_in_force(context))
 
 
 def lines(rows: Sequence[RecommendedContainer], form: OutputForm, limit: int | None = None) -> Iterator[str]:

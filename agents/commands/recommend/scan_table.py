@@ -5,7 +5,7 @@ from typing import Literal
 
 from agents.commands.recommend import request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
-from agents.terminal import html_table, output_table
+from agents.terminal import output_table
 from agents.terminal.output_table import Row
 from agents.why import event_descriptions
 from schemas.names import Amounts
@@ -45,7 +45,7 @@ def lines(form: ScanForm, rows: Sequence[RecommendedContainer], *, several: bool
         case "markdown":
             yield from output_table.lines("md", shown, shown)
         case "html":
-            yield from html_table.lines("Recommendations", [summary(rows)], shown)
+            yield from output_table.html_page("Recommendations", [summary(rows)], shown)
         case "json" | "yaml" | "table" | "wide":
             yield from output_table.lines(form, shown, [_exact(row) for row in rows], spare=_SPARE)
 

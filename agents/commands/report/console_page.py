@@ -6,8 +6,66 @@ page only reads: there is nothing on it that changes anything.
 
 import html
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from agents.commands.report.console_data import ConsoleData
+from agents.commands.past import timeline
+from agents.commands.past.timeline import TimelineEntry
+from agents.commands.status import newest_records, status
+from agents.commands.status.status_rows import StatusRow
+from agents.settings.all_settings import Settings
+from schemas.outcomes import Outcome
+from streams.codec.event_codec import header
+from streams.log_context import LogContext
+from streams.publishing.operator_log import NewestTick
+
+TOPICS = ("pod-updates", "node-updates", "replica-plans", "outcomes", "memory-leaks", "oom-events", "control")
+MOST = 200
+"""Events that are shown, the newest."""
+_LATELY = timedelta(days=1)
+_REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleEvent:
+    """One event; `kind` is decision, refusal, outcome or fact."""
+
+    kind: str
+    entry: TimelineEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleData:
+    """`updated` is the newest tick, which the row of the clock names, too.
+
+    `health` has a row for each part, and the cluster's mode, pause and budget.
+    """
+
+    updated: datetime
+    health: tuple[StatusRow, ...]
+    events: tuple[ConsoleEvent, ...]
+
+    @property
+    def states(self) -> tuple[tuple[str, str, str, bool], ...]:
+        """The state of each part."""
+        # without the sentences: their ages change with each look, and the page would be sent again for that alone
+        return tuple((row.kind, row.name, row.state, row.warns) for row in self.health)
+
+
+def collect(context: LogContext, settings: Settings, tick: NewestTick) -> ConsoleData:
+    """Read it from the log's end. `tick`: the newest one when the reading began. Raises LogUnavailable."""
+    by_id: dict[str, ConsoleEvent] = {}
+    for name in TOPICS:
+        for record in newest_records.read(context.log, context.topics.wire(name), tick.at - _LATELY, most=MOST).records:
+            event = context.codec.decode_or_none(record)
+            if event is not None and timeline.is_news(event):
+                entry = timeline.entry_of(record, event)
+                kind = "fact" if name in {"oom-events", "control"} else "outcome" if isinstance(event, Outcome) else "decision"
+                ident = header(record, "ce_id") or entry.place
+                by_id[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
+    newest = sorted(by_id.values(), key=lambda shown: (shown.entry.at, shown.entry.place), reverse=True)
+    return ConsoleData(tick.at, tuple(status.read(context, settings, tick)), tuple(newest[:MOST]))
+
 
 KINDS = ("decision", "refusal", "outcome", "fact")
 STYLE = """

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 
 from agents.backtest.price_list import PriceList
 from agents.commands.report import console_page, report_page
-from agents.commands.report.console_data import ConsoleData
+from agents.commands.report.console_page import ConsoleData
 from agents.commands.report.report_data import ReportData
 from agents.commands.report.report_page import LiveParts
 from schemas.units import Seconds

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.commands.recommend import held_back, recommendation_table
+from agents.commands.recommend import recommendation_table, request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.report.report_history import ReportHistory, act_name
 from agents.commands.report.time_chart import ChartMark
@@ -121,7 +121,9 @@ class ReportData:
 
 def collect(context: LogContext, since: datetime, until: datetime, *, top: int, heartbeat: Seconds) -> ReportData:
     """Read the stretch. Raises LogUnavailable."""
-    rows = held_back.marked(recommendation_table.read(context, until, (), heartbeat=heartbeat), held_back.read(context))
+    rows = request_totals.marked(
+        recommendation_table.read(context, until, (), heartbeat=heartbeat), request_totals.policies_in_force(context)
+    )
     history = ReportHistory(frozenset(row.workload_key for row in rows[:MOST_ROWS]))
     data = ReportData(context.cluster, since, until, rows, history=history)
     for row in rows[:top]:

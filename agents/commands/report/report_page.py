@@ -12,11 +12,11 @@ from datetime import datetime
 import orjson
 
 from agents.backtest.price_list import PriceList
-from agents.commands.recommend import held_back, request_totals
+from agents.commands.recommend import request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.recommend.request_totals import amount_text
 from agents.commands.recommend.scan_table import grade, score
-from agents.commands.report import page_parts, page_script, time_chart, workload_pages
+from agents.commands.report import page_parts, time_chart, workload_pages
 from agents.commands.report.page_parts import TableCell, count_cell, table, tiles
 from agents.commands.report.report_data import MOST_ROWS, Amount, ReportData
 
@@ -67,16 +67,16 @@ def page(data: ReportData, prices: PriceList, whys: Mapping[str, str], live: Liv
     title = f"Ullage: {data.cluster}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<style>{_STYLE}{page_script.STYLE}{time_chart.STYLE}{live.style if live else ''}</style></head>"
+    yield f"<style>{_STYLE}{page_parts.STYLE}{time_chart.STYLE}{live.style if live else ''}</style></head>"
     yield f"<body{' data-live=1' if live else ''}>"
     now = '<a href="#now">Now</a> ' if live else ""
-    yield f"<nav>{now}{_LINKS} {page_script.SEARCH}{live.controls if live else ''}</nav>"
+    yield f"<nav>{now}{_LINKS} {page_parts.SEARCH}{live.controls if live else ''}</nav>"
     yield '<main id="report">'
     yield from content(data, prices, live.above if live else "")
     yield "</main>"
-    yield page_script.DIALOG
+    yield page_parts.DIALOG
     yield f'<script type="application/json" id="whys">{_json(whys)}</script>'
-    yield f"<script>{page_script.SCRIPT}{live.script if live else ''}</script></body></html>"
+    yield f"<script>{page_parts.SCRIPT}{live.script if live else ''}</script></body></html>"
 
 
 def content(data: ReportData, prices: PriceList, above: str = "") -> Iterator[str]:
@@ -130,7 +130,7 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
             "good" if data.fewer else "",
         ),
     )
-    if words := held_back.in_words(data.rows):
+    if words := request_totals.held_back_in_words(data.rows):
         yield f'<p class="sub">{html.escape(words[0].upper() + words[1:])}.</p>'
     yield '<div style="height:.8rem"></div>'
     evicted = data.done["evict done"]

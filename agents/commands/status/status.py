@@ -4,14 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from agents.commands.change import mode
-from agents.commands.status import (
-    clock_silence,
-    mirrored_policies,
-    status_rows,
-    unanswered_plans,
-    waiting_work,
-    workload_warnings,
-)
+from agents.commands.status import mirrored_policies, status_rows, waiting_work, workload_warnings
 from agents.commands.status.status_rows import StatusRow, length
 from agents.run import stage_topics
 from agents.settings import log_factory
@@ -55,7 +48,7 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
-    now = tick.at + timedelta(seconds=clock_silence.silence(tick, settings))
+    now = tick.at + timedelta(seconds=status_rows.silence(tick, settings))
     outcomes = status_rows.outcomes(context, now)
     return [
         *rows,
@@ -67,7 +60,7 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *waiting_work.rows(context, now),
         *status_rows.consumers(context, outcomes, now),
-        *unanswered_plans.rows(context, outcomes, now, operator.control),
+        *waiting_work.unanswered_plans(context, outcomes, now, operator.control),
         *workload_warnings.left_alone(context, now),
         *workload_warnings.leaking(context, now),
         *workload_warnings.not_patched(context, now),
@@ -99,8 +92,8 @@ def _clock(tick: NewestTick | None) -> StatusRow:
     at = f"newest tick {tick.at:%Y-%m-%d %H:%M:%S} UTC"
     if tick.appended_ms < 0:
         return StatusRow("clock", "all", "unknown", f"{at}; the log does not say when it was written")
-    age = clock_silence.age(tick)
-    silent = age > clock_silence.SILENT
+    age = status_rows.tick_age(tick)
+    silent = age > status_rows.SILENT
     return StatusRow(
         "clock",
         "all",

@@ -2,9 +2,10 @@
 
 Sources report that themselves. A stage leaves a mark with each checkpoint, which names its turn; it waits for the topics whose
 newest tick is older than that turn. A consumer only shows in its outcomes, so one that acted may have stopped since; plans that
-it leaves undone show that (see `unanswered_plans`). Only ends of partitions are read.
+it leaves undone show that (see `waiting_work`). Only ends of partitions are read.
 """
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from agents.commands.status import newest_records
 from agents.commands.status.newest_records import NewestRecords
 from agents.engine.checkpoint_selection import CheckpointMark, is_mark
 from agents.run.stage_topics import StageTopics
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.facts.sources import SourceReported
@@ -29,6 +32,7 @@ from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.publishing import source_reports
+from streams.publishing.operator_log import NewestTick
 from streams.topics import changelog_topic
 
 _PODS = "pod-changes"
@@ -276,3 +280,27 @@ def result_of(outcome: Outcome) -> str:
     if isinstance(outcome, StatusWritten) or outcome.action in _ONE_ACT:
         return str(outcome.result)
     return f"{outcome.action} {outcome.result}"
+
+
+SILENT = 20.0
+"""Real seconds since the newest tick was written after which the clock counts as silent."""
+
+
+def silence(tick: NewestTick, settings: Settings) -> Seconds:
+    """How long no clock has ticked, in real time; 0 while one is running, and for a log that is a file or in the past."""
+    if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
+        return Seconds(0.0)
+    seconds = tick_age(tick)
+    return Seconds(seconds if seconds > SILENT else 0.0)
+
+
+def tick_age(tick: NewestTick) -> float:
+    """Real seconds since the log appended a tick; 0 if that is in the future by this machine's time."""
+    return max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
+
+
+def warn_of_silence(tick: NewestTick | None, settings: Settings) -> None:
+    """Warn on stderr that the output is about the past, if no clock is running."""
+    silent = 0.0 if tick is None else silence(tick, settings)
+    if silent:
+        note(f"ullage: no clock has ticked for {length(silent)}, so this is as it was then; `ullage status` says what is at work")

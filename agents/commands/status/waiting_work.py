@@ -1,19 +1,34 @@
 """What waits, in rows of `ullage status`: groups that are out and pods without a node, evictions without a webhook, inputs.
 
 That a group is out, a pod waits or an external expander does not answer is said every ten minutes, so fifteen are read.
+Each consumer writes an outcome for each plan, even if it expired: plans that expired without one show a consumer that is missing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
 
 from agents.commands.status import newest_records
-from agents.commands.status.status_rows import StatusRow
+from agents.commands.status.newest_records import NewestRecords
+from agents.commands.status.status_rows import CONSUMERS, StatusRow, length
 from agents.run import stage_topics
+from schemas import times
 from schemas.catalogue import CATALOGUE, parse_wire_name
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
+from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
+    ExpanderAsked,
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.facts.update_facts import WebhookLeaseSeen
+from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from streams import clock_log, reverse_log_reader
 from streams.clock_log import ClockReader
@@ -121,3 +136,60 @@ def _lost(log: Log, topics: Topics) -> Mapping[tuple[str, int], TruncatedPartiti
     clock.catch_up()
     names = [name for name in stage_topics.input_topics() if has_topic(log, topics.wire(name))]
     return truncated_partition_filler.among(clock_log.ends_of(log, topics, names), clock.counted)
+
+
+LATE = timedelta(minutes=10)
+"""After a plan has expired; a resize is followed for some minutes before its outcome is there."""
+_TOPICS = ("pod-updates", "node-updates", "replica-plans")
+_KINDS = {
+    "resize-planned": Action.RESIZE,
+    "eviction-planned": Action.EVICT,
+    "scale-up-planned": Action.SCALE_UP,
+    "node-removal-planned": Action.REMOVE_NODE,
+    "soft-taint-planned": Action.SOFT_TAINT,
+    "buffer-status-planned": Action.BUFFER_STATUS,
+    "expander-asked": Action.ASK_EXPANDER,
+    "size-correction-planned": Action.CORRECT_SIZE,
+    "replicas-planned": Action.SCALE,
+}
+_NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | BufferStatusPlanned | ExpanderAsked
+_Plan = ResizePlanned | EvictionPlanned | _NodePlan | ReplicasPlanned
+_Group = tuple[str, Action]
+
+
+def unanswered_plans(
+    context: LogContext, outcomes: NewestRecords, now: datetime, control_of: Callable[[str], ControlChanged | None]
+) -> Iterator[StatusRow]:
+    """A row for each cluster and kind of act with such plans; with all outcomes of the last hour. Raises LogUnavailable."""
+    since = times.from_ms(outcomes.complete_ms)  # an outcome that was not read is not missing
+    answered: dict[tuple[str, Action], datetime] = {}
+    for record in outcomes.records:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, ActionFinished):
+            key = event.subject.cluster, event.action
+            answered[key] = max(event.at, answered.get(key, event.at))
+    controls: dict[str, ControlChanged | None] = {}
+    late: dict[_Group, list[_Plan]] = {}
+    for group, plan in _expired(context, since, now):
+        cluster, action = group
+        newest_control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
+        control = newest_control if newest_control is None else newest_control.in_force_at(plan.at)
+        applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
+        if applied and answered.get((cluster, action), since) < plan.at:
+            late.setdefault(group, []).append(plan)
+    for (cluster, action), plans in sorted(late.items()):
+        consumer, age = CONSUMERS[action], length((now - max(plan.at for plan in plans)).total_seconds())
+        says = f"{len(plans)} {action} plans without an outcome, the newest {age} old: is `ullage consumer {consumer}` at work?"
+        yield StatusRow("consumer", f"{consumer} in {cluster}", "silent", says, warns=True)
+
+
+def _expired(context: LogContext, since: datetime, now: datetime) -> Iterator[tuple[_Group, _Plan]]:
+    """Plans since a moment that expired some time ago and were for one of our consumers."""
+    for name in _TOPICS:
+        for record in newest_records.read(context.log, context.topics.wire(name), since).records:
+            kind, _ = parse_wire_name(header(record, "ce_type") or "") or ("", 0)
+            plan = context.codec.decode_or_none(record) if kind in _KINDS else None
+            if not isinstance(plan, _Plan) or plan.expires + LATE > now:
+                continue
+            if not isinstance(plan, ReplicasPlanned) or plan.carried_out_by is ScalingMode.DIRECT:
+                yield (plan.subject.cluster, _KINDS[kind]), plan

@@ -20,9 +20,8 @@ from typing import Any, Self
 import numpy as np
 
 from streams.errors import BadInput
-from streams.sources.traces import trace_bounds, trace_columns, trace_faults
-from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
-from streams.sources.traces.trace_faults import TraceFile
+from streams.sources.traces import trace_bounds, trace_columns
+from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn, TraceFile
 
 CHUNK = 1_000_000
 """Rows in memory at a time; more if one scrape has more."""
@@ -116,11 +115,11 @@ class Trace:
         self._shared = False
         try:
             self._by_content: Mapping[str, TraceColumn] = self._columns()
-            self.faults = tuple(trace_faults.find(self._db, self._read, self._by_content))
+            self.faults = tuple(trace_columns.find(self._db, self._read, self._by_content))
             self._load(step)
         except duckdb.Error as error:
             self.close()
-            raise BadInput(f"reading the trace '{self.path}' did not work: {trace_faults.sentence(error)}") from error
+            raise BadInput(f"reading the trace '{self.path}' did not work: {trace_columns.sentence(error)}") from error
         except BadInput:
             self.close()
             raise
@@ -225,7 +224,7 @@ class Trace:
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
         row = ", file_row_number as place" if self._in_groups else ""
-        time = f"case when {trace_faults.believable('time', self._time())} then {self._time()} end"
+        time = f"case when {trace_columns.believable('time', self._time())} then {self._time()} end"
         self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
         named = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
@@ -266,7 +265,7 @@ class Trace:
     def _number(self, what: str) -> str:
         column = self._by_content[what]
         value = f"(cast({column.quoted} as double) * {column.factor!r})"
-        return f"case when {trace_faults.believable(what, value)} then {value} else cast('nan' as double) end"
+        return f"case when {trace_columns.believable(what, value)} then {value} else cast('nan' as double) end"
 
     def _time(self) -> str:
         column = self._by_content["time"]

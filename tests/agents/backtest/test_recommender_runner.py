@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agents.backtest.backtest import Backtest, frames_of
-from agents.backtest.recommender_runner import covers
+from agents.backtest.event_runner import covers
 from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import SIDES, ContainerSums
-from agents.commands.compare.policy_specs import MODES
+from agents.commands.compare.policy_runs import MODES
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.run.pipeline import stages

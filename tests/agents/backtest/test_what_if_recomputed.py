@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agents import cli
-from agents.demo import saved_log, simulate_command
+from agents.demo import day_in_memory, simulate_command
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings import loading
@@ -214,7 +214,7 @@ def test_a_program_of_its_own_counts_what_the_what_if_says(
 ) -> None:
     scenario = random_scenarios.scenario(case.seed)
     day, played = simulate_command.play(scenario, {})
-    path = saved_log.save(played, day.topics, day.settings(), tmp_path).with_name("log.jsonl")
+    path = day_in_memory.save(played, day.topics, day.settings(), tmp_path).with_name("log.jsonl")
     since = int(day.start.timestamp() * 1000) + 60_000 * case.minutes
     flags = {name: str(value) for name, value in scenario.settings.items()} | {"topics.partitions": "1"}
     second = SecondLog(played, day.topics, case, since)

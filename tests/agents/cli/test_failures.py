@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.commands.past import incident_export
+from agents.commands.past import incident
 from tests.support.commands import ROOT
 
 NOWHERE = ("--brokers", "127.0.0.1:1")
@@ -269,7 +269,7 @@ def test_a_disk_that_fills_up_leaves_the_report_of_before_and_no_part_of_a_new_o
 def test_an_export_that_is_stopped_does_not_end_as_if_it_had_written_its_file(
     desk: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_export, "_written", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(incident, "_written", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert cli.run(["export", "stopped.parquet", *LOG]) == 128 + signal.SIGINT
     assert {path.name for path in tmp_path.iterdir()} == desk
 

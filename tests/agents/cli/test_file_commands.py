@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agents import cli
-from agents.demo import day_in_memory, event_narration, saved_log, summary
+from agents.demo import day_in_memory, event_narration, summary
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import FASTER, Day
 from agents.settings import loading
@@ -28,7 +28,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
     log = day_in_memory.new_log(day)
     settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
-    return saved_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
+    return day_in_memory.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
 
 
 def test_the_day_is_acted_on(played: tuple[Path, DayState]) -> None:

@@ -103,7 +103,7 @@ def test_a_child_sees_its_environment(children: ChildProcesses) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a child of its parent's death")
 def test_a_process_dies_when_the_one_that_started_it_is_killed() -> None:
-    inner = f"from agents.processes import parent_death; parent_death.die_with_parent(); print('up', flush=True); {SLEEP}"
+    inner = f"from agents.processes import signals; signals.die_with_parent(); print('up', flush=True); {SLEEP}"
     outer = (
         "import os, subprocess, sys, time\n"
         f"p = subprocess.Popen([sys.executable, '-c', {inner!r}], env={{**os.environ, 'ULLAGE_PARENT': str(os.getpid())}},"
@@ -119,7 +119,7 @@ def test_a_process_dies_when_the_one_that_started_it_is_killed() -> None:
 
 
 def test_a_process_whose_parent_is_dead_already_does_not_start() -> None:
-    code = "from agents.processes import parent_death; parent_death.die_with_parent(); print('lives')"
+    code = "from agents.processes import signals; signals.die_with_parent(); print('lives')"
     environment = {**os.environ, "ULLAGE_PARENT": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False, timeout=20)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")

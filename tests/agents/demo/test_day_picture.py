@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.demo import container_day, day_in_memory, day_picture
-from agents.demo.container_day import ContainerDay, DoneResize
+from agents.demo import day_in_memory, day_picture
+from agents.demo.day_picture import ContainerDay, DoneResize
 from agents.demo.demo_settings import Day
 from agents.settings import loading
 from schemas.units import Bytes
@@ -62,7 +62,7 @@ def test_the_demo_draws_a_container_of_its_log_that_was_killed_and_resized(tmp_p
     settings = loading.load(flags=day.in_one_process()).settings
     *_, _state = day_in_memory.played(day, settings, log)
     context = LogContext.of(log, day.topics)
-    shown = container_day.most_telling(context)
+    shown = day_picture.most_telling(context)
     assert shown is not None
     assert shown.explained is not None
     assert shown.explained.at >= shown.kills[0]

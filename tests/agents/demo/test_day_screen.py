@@ -6,9 +6,8 @@ import pytest
 from rich.console import Console
 
 from agents.demo import event_narration
-from agents.demo.day_screen import ScreenFrame, bars, draw, plain
+from agents.demo.day_screen import ProgressDisplay, ScreenFrame, bars, draw, plain
 from agents.demo.day_state import DayState
-from agents.demo.progress_display import ProgressDisplay
 from agents.demo.summary import hanging
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended

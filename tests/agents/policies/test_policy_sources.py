@@ -13,7 +13,7 @@ from agents.commands.compare.policy_code_command import TEMPLATE
 from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumns, answer
 from agents.logic.vertical.policy_feed import nothing_remembered
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.policies import policy_process, policy_purity, policy_sources
+from agents.policies import policy_limits, policy_purity, policy_sources
 from agents.policies.policy_limits import PolicyLimits, PolicyWatch
 from agents.policies.policy_sources import PolicySource
 from agents.policies.policy_trial import made_up_usage
@@ -230,13 +230,13 @@ def load(file: str) -> str:
 def test_a_policy_that_does_not_end_or_fills_memory_is_ended_and_named(tmp_path: Path, body: str, sentence: str) -> None:
     limits = PolicyLimits(Seconds(0.5), Bytes(256 << 20))
     with pytest.raises(BadInput) as raised:
-        policy_process.run("mine", limits, load, written(tmp_path, f"{HEAD}{DECLARED}{body}"))
+        policy_limits.run_limited("mine", limits, load, written(tmp_path, f"{HEAD}{DECLARED}{body}"))
     assert str(raised.value) == sentence
 
 
 @pytest.mark.slow
 def test_a_policy_within_its_limits_gives_its_answer(tmp_path: Path) -> None:
-    assert policy_process.run("mine", PolicyLimits(), load, written(tmp_path, GOOD)) == "answered"
+    assert policy_limits.run_limited("mine", PolicyLimits(), load, written(tmp_path, GOOD)) == "answered"
 
 
 SPIN = "    n = 0\n    while n < 10**12:\n        n += 1\n    return usage.builtin\n"

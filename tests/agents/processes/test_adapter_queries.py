@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.processes.adapter_queries import AdapterQueries
+from agents.processes.source_kube import AdapterQueries
 from streams.errors import BadInput
 from tests.support.replica_scene import RATE, ehpa
 

@@ -8,7 +8,7 @@ import pytest
 
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.times import to_seconds
 from schemas.units import Seconds

@@ -2,7 +2,7 @@
 
 from io import StringIO
 
-from agents.terminal.progress_line import ProgressLine
+from agents.terminal.output import ProgressLine
 
 
 class Terminal(StringIO):

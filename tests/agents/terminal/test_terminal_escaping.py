@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from agents.demo import progress_display
+from agents.demo import day_screen
 from agents.telemetry import logging_setup
 from agents.terminal import output
 from agents.terminal.terminal_escaping import visible, visible_line
@@ -54,7 +54,7 @@ def test_log_lines_are_visible_with_and_without_colours(colours: bool) -> None: 
 def test_the_live_view_shows_names_and_keeps_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    console = progress_display.console()
+    console = day_screen.console()
     console._force_terminal, console._color_system = True, None
     table = Table("pod")
     table.add_row(Text(EVIL[:-1], style="bold"))

@@ -12,9 +12,8 @@ from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import ClusterClient, Pod
 from streams.clients.kube.cluster_client import connect
 from streams.errors import GiveUp, TryAgain
-from streams.simulated.api_server import SimulatedServer
+from streams.simulated.api_server import SimulatedClient, SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.simulated_client import SimulatedClient
 from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -17,8 +17,8 @@ from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
+from streams.simulated.api_server import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.simulated_client import SimulatedClient
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 from tests.support.simulated_shop import demo_cluster

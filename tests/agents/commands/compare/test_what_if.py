@@ -9,7 +9,7 @@ import pytest
 
 from agents import cli
 from agents.commands.compare.what_if_command import settings_of
-from agents.demo import saved_log, simulate_command
+from agents.demo import day_in_memory, simulate_command
 from schemas.policies.control import StageRulesChanged, rules_version
 from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
@@ -82,7 +82,7 @@ def test_a_setting_that_was_changed_in_the_stretch_is_other_than_recorded_in_a_p
             [new] = codec.encode_for_all(later, topic="rules", key="updater", source="/test")
             records.append(replace(records[-1], offset=len(records), key=new.key, value=new.value, headers=new.headers))
         changed.import_records(records)
-    file = saved_log.save(changed, day.topics, day.settings(), tmp_path).with_name("log.jsonl")
+    file = day_in_memory.save(changed, day.topics, day.settings(), tmp_path).with_name("log.jsonl")
     found = {}
     for value in (30, 120, 600):
         capsys.readouterr()

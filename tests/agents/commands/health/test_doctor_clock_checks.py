@@ -1,7 +1,7 @@
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-from agents.commands.health import doctor_clock_checks
+from agents.commands.health import doctor
 from streams.admin.clock_topic import ClockTopic, may_write
 
 
@@ -29,7 +29,7 @@ def test_who_has_write_or_all_may_write() -> None:
     ],
 )
 def test_more_than_one_writer_is_warned_of(writers: tuple[str, ...] | None, level: str, says: str) -> None:
-    check = doctor_clock_checks.writers(ClockTopic(1, 1, 1, writers))
+    check = doctor.writers(ClockTopic(1, 1, 1, writers))
     assert check.level == level
     assert says in check.finding
 
@@ -39,4 +39,4 @@ def test_more_than_one_writer_is_warned_of(writers: tuple[str, ...] | None, leve
     [(1, 1, 1, "ok"), (2, 1, 1, "ok"), (3, 1, 1, "warn"), (3, 3, 1, "warn"), (3, 3, 2, "ok")],
 )
 def test_where_there_are_three_brokers_the_clock_has_three_copies(brokers: int, copies: int, in_sync: int, level: str) -> None:
-    assert doctor_clock_checks.copies(ClockTopic(brokers, copies, in_sync, None)).level == level
+    assert doctor.copies(ClockTopic(brokers, copies, in_sync, None)).level == level

@@ -11,7 +11,7 @@ import pytest
 
 from agents import cli
 from agents.cli.consumer import ConsumerName
-from agents.commands.status import clock_silence, status_rows
+from agents.commands.status import status_rows
 from agents.commands.status.status_rows import CONSUMERS
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
@@ -517,7 +517,7 @@ def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:
 def test_while_no_clock_ticks_ages_count_on_but_not_in_a_file(kind: str, age: float, least: float, most: float) -> None:
     settings = Settings.model_validate({"log": {"kind": kind, "path": "log.jsonl"}})
     tick = NewestTick(NOW, int((time.time() - age) * 1000))
-    assert least <= clock_silence.silence(tick, settings) <= most
+    assert least <= status_rows.silence(tick, settings) <= most
 
 
 def test_a_length_of_time_is_never_below_nothing() -> None:

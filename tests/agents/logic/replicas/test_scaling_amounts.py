@@ -9,7 +9,7 @@ import pytest
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.validation.events import refuse
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from agents.run import pipeline
 from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings

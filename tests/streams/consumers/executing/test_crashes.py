@@ -19,8 +19,8 @@ from streams.consumers.pods.resizer import resizer
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
+from streams.simulated.api_server import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 from tests.support.attested_plans import with_attestations

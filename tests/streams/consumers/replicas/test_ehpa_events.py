@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from schemas.policies.scaling import ScaleStrategy
 from schemas.units import Seconds
 from streams.clients.kube.event_recorder import ObjectEvent

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from schemas.decision_subjects import Subject
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, Result

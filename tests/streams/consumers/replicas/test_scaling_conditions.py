@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
