@@ -69,7 +69,7 @@ class Backtest:
     updates: UpdateSettings = _UPDATES
     score: Score = field(default_factory=Score)
     in_columns: bool = False
-    """Only the recommender decides, and no decision is needed: see `recommender_runner.covers`."""
+    """Only the recommender decides, and no decision is needed: see `event_runner.covers`."""
     in_place: bool = False
     """Changed pods go on as they are; otherwise each starts again."""
     _runner: EventRunner | RecommenderRunner = field(init=False)
@@ -211,7 +211,7 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
 
     `by_workload`: also keep sums by workload. `samples`: also keep each sample. `mode`: how a policy says that all pods are
     changed; without it they are changed as by Recreate, and decided about as if nobody said how.
-    `in_columns`: where the recommender alone decides (`recommender_runner.covers`), no decision is built; the score is the same.
+    `in_columns`: where the recommender alone decides (`event_runner.covers`), no decision is built; the score is the same.
     """
     # one partition: workloads do not see one another, so the score is the same, and a turn is taken for all of them at once
     alone = Topics(topics.prefix, 1)

@@ -87,13 +87,11 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     """
     from agents.commands.compare import backtest_command
 
-    options, prometheus = given(common), stored or PrometheusOptions()
-    loaded = options.load(**prometheus.overrides())
+    options, server = given(common), stored or PrometheusOptions()
+    loaded = options.load(**server.overrides())
     # the plain score card needs no comparison, and so neither its bootstrap nor a second policy's run
     single = not policy and frontier is None and max_regression is None and fileoutput is None and prices is None
-    with backtest_command.recording(
-        loaded, file, stored=prometheus.url is not None, until=prometheus.until, keep=keep
-    ) as recorded:
+    with backtest_command.recording(loaded, file, stored=server.url is not None, until=server.until, keep=keep) as recorded:
         if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output, jobs=jobs)
         from agents.commands.compare import comparison_command as command

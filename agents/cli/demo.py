@@ -1,11 +1,11 @@
-"""`ullage demo`: a simulated day that a stranger can watch."""
+"""`ullage demo`, `up` and `simulate`: what a stranger can watch without installing anything."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import SettingsOptions
+from agents.cli.options import CommonOptions, SettingsOptions, TextOutputOption, given
 
 
 def demo(  # noqa: PLR0913  # the flags of a command
@@ -39,3 +39,41 @@ def demo(  # noqa: PLR0913  # the flags of a command
     settings = (common or SettingsOptions()).settings(demo__seconds=seconds, cluster__seed=seed)
     flags = demo.DemoFlags(log=log, trace=trace, forever=forever, plain=plain, beside_upstream=beside_upstream)
     return demo.run_with_flags(settings, flags)
+
+
+def simulate(
+    scenario: Annotated[Path, Parameter(help="A YAML file: nodes, workloads with their load, a policy, settings.")],
+    /,
+    *,
+    keep: Annotated[Path | None, Parameter(help="Keep the log and its settings in this folder.")] = None,
+    setting: Annotated[
+        tuple[str, ...], Parameter(name="--set", help="A setting of a stage instead of the file's.", consume_multiple=False)
+    ] = (),
+    output: TextOutputOption = "table",
+) -> None:
+    """Play a scenario against the whole pipeline and its consumers: pods, OOM kills, restarts, resizes, evictions. No broker.
+
+    The same file gives the same log. With `--keep` every command that looks back reads it, by `--log FOLDER/log.jsonl`.
+    """
+    from agents.demo import simulate_command as command
+
+    command.run(scenario, command.SimulateFlags(keep, output, setting))
+
+
+def up(
+    *,
+    kubeconfig: Annotated[Path | None, Parameter(help="The kubeconfig file; without it what kubectl would take.")] = None,
+    context: Annotated[str | None, Parameter(help="The context in it; without it the current one.")] = None,
+    plain: Annotated[bool, Parameter(help="Print the tables one after the other, as where no terminal is.")] = False,
+    common: CommonOptions | None = None,
+) -> None:
+    """Watch a cluster and show what its containers request and should request. Nothing in the cluster is changed.
+
+    Starts a broker (or takes the one of `--brokers`), the topics, a clock, both sources and a worker, shows the table and
+    what every part does, and ends all of it with Ctrl-C. The logs, and the broker's data, are in .run/up. Needs the rights of
+    the two sources: to list and watch pods, workloads, nodes and VPAs, and to read the metrics API. Unless `cluster.name` is set,
+    the cluster is called after its context.
+    """
+    from agents import up as command
+
+    command.run(given(common).load(cluster__kubeconfig=kubeconfig, cluster__context=context), plain=plain)

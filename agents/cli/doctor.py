@@ -1,6 +1,7 @@
-"""`ullage doctor`: check whether everything that Ullage needs is present, and say what to do if not."""
+"""`ullage doctor` and `version`: whether everything that Ullage needs is present, and what it runs on."""
 
 from agents.cli.options import CommonOptions, OutputOption, given
+from agents.terminal.output import data
 
 
 def doctor(*, output: OutputOption = "table", common: CommonOptions | None = None) -> int:
@@ -12,3 +13,26 @@ def doctor(*, output: OutputOption = "table", common: CommonOptions | None = Non
     from agents.commands.health import doctor as command
 
     return command.run(given(common).settings, output)
+
+
+def version(*, output: OutputOption = "table") -> None:
+    """Print the versions of Ullage, Python, Faust and the two Kafka clients."""
+    import platform
+    from importlib import metadata
+
+    from agents.terminal import output_table
+
+    versions = {"ullage": number(), "python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in ("faust-streaming", "aiokafka", "kafka-python")}
+    if output not in output_table.PEOPLE:
+        output_table.print_rows(output, [{"name": name, "version": version} for name, version in versions.items()])
+        return
+    for name, version in versions.items():
+        data(f"{name} {version}")
+
+
+def number() -> str:
+    """Ullage's own version."""
+    from importlib import metadata
+
+    return metadata.version("ullage")

@@ -1,11 +1,12 @@
-"""`ullage mode`: set how far Ullage may go in a cluster. Agents and consumers obey the newest record."""
+"""`ullage mode`, `pause`, `resume` and `revert`: how far Ullage may go in a cluster. All obey the newest record."""
 
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, TextOutputOption, given
 from schemas.policies.control import Mode
+from streams.errors import BadInput
 
 
 def mode(  # noqa: PLR0913  # one for each flag
@@ -51,3 +52,56 @@ def mode(  # noqa: PLR0913  # one for each flag
         unless_an_object_says=unless_an_object_says,
         as_object=as_object,
     )
+
+
+def pause(
+    *,
+    reason: Annotated[str, Parameter(help="Why; it is shown wherever something was not done because of it.")],
+    common: CommonOptions | None = None,
+) -> None:
+    """Stop all changes to a cluster at once, whatever was decided before. Watching and recommending go on.
+
+    Mode and budget stay what they are.
+    """
+    from agents.commands.change import mode as command
+
+    command.pause(given(common).settings(), reason=reason)
+
+
+def resume(
+    *,
+    reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    common: CommonOptions | None = None,
+) -> None:
+    """End a pause. Mode and budget are what they were."""
+    from agents.commands.change import mode as command
+
+    command.resume(given(common).settings(), reason=reason)
+
+
+def revert(  # noqa: PLR0913  # the flags of a command
+    workloads: Annotated[str, Parameter(help="Only workloads whose NAMESPACE/KIND/NAME matches this pattern.")] = "*",
+    /,
+    *,
+    since: Annotated[
+        str,
+        Parameter(help="Put back what was applied since then: a time ago as 30m, 2h or 1d, or a time with an offset from UTC."),
+    ] = "",
+    end: Annotated[bool, Parameter(help="End the reverts in force: recommendations count again.")] = False,
+    reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    output: TextOutputOption = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Ask for the inverse of what was applied, workload by workload, and hold it until `--end`. In shadow it only prints.
+
+    The updater plans for it under the same guards and budgets, in place; the webhook leaves new pods of these workloads alone.
+    """
+    from agents.commands.change import revert as command
+
+    settings = given(common).settings()
+    if end == bool(since):
+        raise BadInput("revert takes one of --since and --end")
+    if end:
+        command.end(settings, workloads=workloads, form=output)
+    else:
+        command.run(settings, since=since, workloads=workloads, reason=reason, form=output)

@@ -1,4 +1,4 @@
-"""The list of all commands. Each has its own file and imports what it needs only when it runs."""
+"""The list of all commands. Each imports what it needs only when it runs."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,57 +6,43 @@ from cyclopts import App, Group, Parameter
 
 from agents.cli import (
     backtest,
-    broker,
     checkpoints,
-    config,
-    consumer,
     demo,
     doctor,
     incident,
+    looking_back,
     mode,
-    pause,
-    plan,
     policy,
+    processes,
     recommendations,
     replay,
-    report,
-    revert,
-    run,
     scan,
     settings,
-    simulate,
     source,
     status,
-    tap,
-    timeline,
     topics,
-    up,
-    version,
     why,
-    why_not,
-    worker,
 )
-from agents.cli.examples import EXAMPLES
-from agents.cli.maturity import TEXTS
+from agents.cli.help_texts import EXAMPLES, TEXTS
 
 app = App(
     name="ullage",
     help="An event-sourced autoscaler for Kubernetes: every decision can be explained, replayed and tested on yesterday's data.",
     version_flags=["--version"],
-    version=version.number,
+    version=doctor.number,
     help_format="markdown",
     default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
 )
 _GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {
-    "Look without installing": (demo.demo, up.up, scan.scan, backtest.backtest, backtest.diff, simulate.simulate),
-    "Processes": (run.run, worker.worker, source.app, consumer.consumer, broker.broker),
-    "Say what may happen": (mode.mode, pause.pause, pause.resume, revert.revert, policy.app, settings.app),
+    "Look without installing": (demo.demo, demo.up, scan.scan, backtest.backtest, backtest.diff, demo.simulate),
+    "Processes": (processes.run, processes.worker, source.app, processes.consumer, processes.broker),
+    "Say what may happen": (mode.mode, mode.pause, mode.resume, mode.revert, policy.app, settings.app),
     "Ask what happens": (
-        *(status.status, plan.plan, recommendations.recommendations, why.why, why_not.why_not, timeline.timeline),
-        *(timeline.history, tap.tap, report.report),
+        *(status.status, status.plan, recommendations.recommendations, why.why, why.why_not, looking_back.timeline),
+        *(looking_back.history, looking_back.tap, looking_back.report),
     ),
     "The log": (topics.app, replay.replay, incident.export, incident.record, checkpoints.app),
-    "The installation": (doctor.doctor, config.app, version.version),
+    "The installation": (doctor.doctor, settings.config_app, doctor.version),
 }
 
 

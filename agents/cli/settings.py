@@ -1,8 +1,10 @@
-"""`ullage settings plan` and `apply`: compare the decision rules in the log with the settings here, and publish the latter."""
+"""`ullage settings` and `config`: the decision rules in the log beside the settings here, and where each value comes from."""
 
-from cyclopts import App
+from typing import Annotated
 
-from agents.cli.options import CommonOptions, TextOutputOption, given
+from cyclopts import App, Parameter
+
+from agents.cli.options import CommonOptions, OutputOption, TextOutputOption, given
 
 app = App(name="settings", help="The settings by which all workers decide: they are in the log, and nobody with others starts.")
 
@@ -24,3 +26,20 @@ def apply(*, common: CommonOptions | None = None) -> None:
     from agents.commands.change import settings
 
     settings.apply(given(common).settings())
+
+
+config_app = App(name="config", help="Look at the settings and where they come from.")
+
+
+@config_app.command(name="show")
+def show_config(
+    *,
+    origin: Annotated[bool, Parameter(help="Also say where each value comes from.")] = False,
+    explain: Annotated[bool, Parameter(help="Also say what each setting means.")] = False,
+    output: OutputOption = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Print every setting as `name = value`. What was read from a secret's file is hidden."""
+    from agents.commands.change import settings
+
+    settings.show(given(common).load(), output, origin=origin, explain=explain)

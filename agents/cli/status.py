@@ -1,6 +1,6 @@
-"""`ullage status`: show whether every part is working, what it waits for, and what it cannot see."""
+"""`ullage status` and `plan`: whether every part is working, and what would be done to pods and nodes now."""
 
-from agents.cli.options import CommonOptions, OutputOption, given
+from agents.cli.options import At, CommonOptions, OutputOption, TextOutputOption, given
 
 
 def status(*, output: OutputOption = "table", common: CommonOptions | None = None) -> None:
@@ -12,3 +12,15 @@ def status(*, output: OutputOption = "table", common: CommonOptions | None = Non
     from agents.commands.status import status as command
 
     command.run(given(common).settings(), output)
+
+
+def plan(
+    *,
+    output: TextOutputOption = "table",
+    at: At = None,
+    common: CommonOptions | None = None,
+) -> None:
+    """Say what would be done now: pods resized, restarted and left alone, nodes that come and go, and why. Reads the log only."""
+    from agents.commands.past import plan as command
+
+    command.run(given(common).settings(log__at=at), form=output)

@@ -1,4 +1,4 @@
-"""`ullage why`: trace an action back to everything that it rests on."""
+"""`ullage why` and `why-not`: what an action rests on, and why something is left as it is."""
 
 from typing import Annotated
 
@@ -44,3 +44,27 @@ def why(
             source_reports.require_cluster(context, options.cluster)
         found = explain(context, asked)
         output_table.print_text(output, lines(found, full=verbose), found)
+
+
+def why_not(
+    what: Annotated[
+        str,
+        Parameter(
+            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME, or shorter; or a node. "
+            "Or `pod`, `workload` or `node`, and then NAME."
+        ),
+    ],
+    name: Annotated[str | None, Parameter(help="The pod, the workload (NAMESPACE/KIND/NAME) or the node.")] = None,
+    /,
+    *,
+    at: At = None,
+    output: TextOutputOption = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Say why something is left as it is: a pod that is not changed or waits for a node, a workload's pods, a node that stays.
+
+    Each guard or rule that holds it back is named with its numbers. Reads the log only.
+    """
+    from agents.commands.past import why_not as command
+
+    command.run(given(common).settings(log__at=at), [what] if name is None else [what, name], output)

@@ -1,7 +1,8 @@
 """Curves of the demo's day, in slices of half an hour: what was requested and used, nodes of each group, and scaled replicas.
 
 An instance counts from the moment at which it was first seen until it is gone, whatever it does in between, as on the bill. Slack
-is the share of the requested amount that was not used: 1 - used / requested, over all samples. Usage beyond the request makes it smaller.
+is the share of the requested amount that was not used: 1 - used / requested, over all samples. Usage beyond the request makes it
+smaller.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

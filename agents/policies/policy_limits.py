@@ -1,8 +1,8 @@
 """Limits that a policy written as code runs under: CPU time of each call, and where it is tried memory, too.
 
 Where it is tried, the kernel keeps both. A process whose policy takes longer is killed by SIGPROF, whatever the policy does
-against it, so only a process that was started to be lost may hold a policy to limits (`run_limited`). Memory is bounded where the system has
-/proc. On a worker a thread looks after each call: a policy that does not come back is named, and its worker ends.
+against it, so only a process that was started to be lost may hold a policy to limits (`run_limited`). Memory is bounded where the
+system has /proc. On a worker a thread looks after each call: a policy that does not come back is named, and its worker ends.
 """
 
 import multiprocessing

@@ -1,7 +1,7 @@
 """Turns SIGTERM and Ctrl-C into one exception, `Stop`, which is raised once so that every `with` and `finally` runs undisturbed.
 
-While a command cleans up, further signals are ignored. A signal that a finalizer swallows is sent again. A child process asks Linux
-for a signal when its parent dies; elsewhere the parent's own clean-up must be enough.
+While a command cleans up, further signals are ignored. A signal that a finalizer swallows is sent again. A child process asks
+Linux for a signal when its parent dies; elsewhere the parent's own clean-up must be enough.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The settings of the consumers that serve or keep objects: the webhook, the metrics API, EHPAs' autoscalers, and the external expander."""
+"""The settings of the consumers that serve, keep objects, or ask: webhook, metrics API, EHPAs' autoscalers, external expander."""
 
 import re
 from pathlib import Path

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.cli.run import PartName
+from agents.cli.processes import PartName
 from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup
 from schemas.outcomes import Action, ActionFinished
 from streams.broker import Broker

@@ -114,8 +114,8 @@ class Trace:
         self._db = self._connect()
         self._shared = False
         try:
-            self._by_content: Mapping[str, TraceColumn] = self._columns()
-            self.faults = tuple(trace_columns.find(self._db, self._read, self._by_content))
+            self._holds: Mapping[str, TraceColumn] = self._columns()
+            self.faults = tuple(trace_columns.find(self._db, self._read, self._holds))
             self._load(step)
         except duckdb.Error as error:
             self.close()
@@ -134,18 +134,9 @@ class Trace:
             self._db = self._connect(only_read=True)
             self._shared = True
         names, share = tuple(self.names[i] for i in who), max(1, len(self.names) // max(1, len(who)))
-        chunk = CHUNK * min(share, _MOST_CHUNKS)
+        counts, chunk = self._counts, CHUNK * min(share, _MOST_CHUNKS)
         return TracePart(
-            self.path,
-            self._file,
-            self._by_content,
-            self._in_file,
-            self._scraped,
-            self.step,
-            self._counts,
-            tuple(who),
-            names,
-            chunk,
+            self.path, self._file, self._holds, self._in_file, self._scraped, self.step, counts, tuple(who), names, chunk
         )
 
     def _open_part(self, part: TracePart) -> None:
@@ -157,7 +148,7 @@ class Trace:
         self._db = trace_bounds.connect(None, Path(self._folder.name), readable=readable, threads=1)
         self._db.execute(f"attach {trace_bounds.quoted(part.database)} as whole (read_only)")
         self._db.execute("use whole")
-        self._by_content, self._in_file, self._scraped, self.step = part.columns, part.in_file, part.scraped, part.step
+        self._holds, self._in_file, self._scraped, self.step = part.columns, part.in_file, part.scraped, part.step
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         self._db.execute(
             "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) "
@@ -187,7 +178,7 @@ class Trace:
 
     def has(self, what: str) -> bool:
         """Whether the trace has a column that holds this."""
-        return what in self._by_content
+        return what in self._holds
 
     def _columns(self) -> dict[str, TraceColumn]:
         if not self.path.is_file():
@@ -252,23 +243,23 @@ class Trace:
 
         Without a workload column each is a workload of its own. Slashes are replaced, because they would break workload keys.
         """
-        if (what == "container" and "pod" not in self._by_content) or (what in _WITHOUT and what not in self._by_content):
+        if (what == "container" and "pod" not in self._holds) or (what in _WITHOUT and what not in self._holds):
             return f"'{_WITHOUT[what]}'"
-        column = self._by_content.get(what, self._by_content["container"])
+        column = self._holds.get(what, self._holds["container"])
         return f"nullif(replace(cast({column.quoted} as varchar), '/', '-'), '')"
 
     def _name_key(self) -> str:
         """The texts that tell containers apart: those with a column of their own, and of others one that stands for them."""
-        own = [what for what in TEXTS if what in self._by_content and what not in {"container", "kind"}]
-        return ", ".join([*own, "container" if "pod" in self._by_content else "pod"])
+        own = [what for what in TEXTS if what in self._holds and what not in {"container", "kind"}]
+        return ", ".join([*own, "container" if "pod" in self._holds else "pod"])
 
     def _number(self, what: str) -> str:
-        column = self._by_content[what]
+        column = self._holds[what]
         value = f"(cast({column.quoted} as double) * {column.factor!r})"
         return f"case when {trace_columns.believable(what, value)} then {value} else cast('nan' as double) end"
 
     def _time(self) -> str:
-        column = self._by_content["time"]
+        column = self._holds["time"]
         kind = str(self._db.execute(f"select typeof({column.quoted}) from file limit 1").fetchone())  # noqa: S608  # quoted
         if "WITH TIME ZONE" in kind:  # a moment; the cast below would turn it into this machine's local time first
             return f"epoch({column.quoted})"

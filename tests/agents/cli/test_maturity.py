@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.cli.maturity import PARTS, Part
+from agents.cli.help_texts import PARTS, Part
 from agents.cli.program import app
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ import pytest
 from cyclopts import App
 
 from agents import cli
-from agents.cli.examples import EXAMPLES
 from agents.cli.generate_manual import manual
+from agents.cli.help_texts import EXAMPLES
 from agents.cli.program import app
 from agents.commands.compare.what_if_command import settings_of
 from agents.settings import loading

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from agents import cli
-from agents.cli.consumer import ConsumerName
+from agents.cli.processes import ConsumerName
 from agents.commands.status import status_rows
 from agents.commands.status.status_rows import CONSUMERS
 from agents.engine.checkpoint_selection import CheckpointMark
