@@ -55,9 +55,9 @@ def simulate(
 
     The same file gives the same log. With `--keep` every command that looks back reads it, by `--log FOLDER/log.jsonl`.
     """
-    from agents.demo import simulate_command as command
+    from agents.demo import simulate_command
 
-    command.run(scenario, command.SimulateFlags(keep, output, setting))
+    simulate_command.run(scenario, simulate_command.SimulateFlags(keep, output, setting))
 
 
 def up(
@@ -74,6 +74,6 @@ def up(
     the two sources: to list and watch pods, workloads, nodes and VPAs, and to read the metrics API. Unless `cluster.name` is set,
     the cluster is called after its context.
     """
-    from agents import up as command
+    from agents import up as up_command
 
-    command.run(given(common).load(cluster__kubeconfig=kubeconfig, cluster__context=context), plain=plain)
+    up_command.run(given(common).load(cluster__kubeconfig=kubeconfig, cluster__context=context), plain=plain)

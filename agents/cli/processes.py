@@ -65,9 +65,9 @@ def broker(
 
     The first start fetches 38 MB of jars, checked against pinned hashes. When Kafka answers, its HOST:PORT is printed.
     """
-    from agents.processes import broker as process
+    from agents.processes import broker as local_broker
 
-    process.run(port=port, folder=data, heap_mb=heap)
+    local_broker.run(port=port, folder=data, heap_mb=heap)
 
 
 ConsumerName = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg", "expander"]
@@ -105,6 +105,6 @@ def consumer(
     Nodes are left alone until the control topic says `apply`, and a pause takes back what was begun. See docs/nodes.md.
     The external expander is asked in every mode, as that changes nothing.
     """
-    from agents.processes import consumer as process
+    from agents.processes import consumer as consumer_process
 
-    process.run(given(common).settings(cluster__url=url, webhook__self_register=register), names)
+    consumer_process.run(given(common).settings(cluster__url=url, webhook__self_register=register), names)
