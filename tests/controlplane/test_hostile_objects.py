@@ -133,7 +133,7 @@ def test_what_a_tenant_writes_stops_nothing_for_others(plane: Plane, world: Worl
             assert len(there) >= 15, "the API server takes them"
         assert reasons(url) == []
     others.close()
-    world.ask.delete(POD.format(world.namespace))  # those of this plane's other tests must not meet them
+    world.ask.delete(f"{POD.format(world.namespace)}?gracePeriodSeconds=0")  # no other test of this plane is to meet them
     wait_for(lambda: not world.ask.get(POD.format(world.namespace))["items"], what="the pods are gone")
     said = [json.loads(line) for line in (tmp_path / "said.txt").read_text(encoding="utf-8").splitlines() if line[0] == "{"]
     faults = {(line["event"], line["object"]) for line in said if line["level"] == "error"}
