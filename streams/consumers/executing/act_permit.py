@@ -1,9 +1,7 @@
 """Whether the last look at the log still allows an act; checked right before each request that changes something.
 
-A process may be frozen between its last look at the log and its request (SIGSTOP, a paused machine), and wake up when the
-decision has expired, a pause has come, or another instance has taken over. So the executor opens the permit when it reads the
-log, and a handler checks it before each change. Only the instant between the check and the request is left, and nothing waits in
-it.
+The executor opens the permit when it reads the log, and a handler checks it before each change. Only the instant between the
+check and the request is left, and nothing waits in it.
 """
 
 import time
@@ -14,8 +12,8 @@ from schemas.units import Seconds
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import TryAgain
 
+# Longer than a client waits for an answer, so that a slow server keeps nobody from acting.
 LASTS = Seconds(15.0)
-"""Seconds after the look at the log; longer than a client waits for an answer, so that a slow server keeps nobody from acting."""
 
 
 class ActPermit:
@@ -41,6 +39,8 @@ class ActPermit:
         """Raises TryAgain if the conditions must be checked again first. The arguments are those of the error."""
         if not self.held:
             _refuse(doing, to, "the Lease was lost meanwhile")
+        # The process may have been frozen since it read the log (SIGSTOP, a paused machine): by now the decision may have
+        # expired, a pause may be in force, or another instance may have taken over.
         if self._clock() >= self._until:
             _refuse(doing, to, f"the last look at the log is more than {LASTS:g} s old")
 

@@ -1,8 +1,7 @@
 """Follows `control` for one cluster: whether anything may be done there now, and the event time.
 
 The newest ControlChanged of the cluster is in force; without one nothing is allowed, because the default mode is shadow. Event
-time is the newest tick that counts; before the first tick there is no time, and nothing is allowed either. The clock is read
-first, and then `control` to its end, not only to the end of a turn: who acts must have seen a pause that is in the log.
+time is the newest tick that counts; before the first tick there is no time, and nothing is allowed either.
 """
 
 from datetime import datetime
@@ -44,22 +43,21 @@ class ControlState:
             for record in present:
                 self.apply(record)
             self._cursor = Cursor(log, {**clock, place: present.position})
+        # The clock comes first, and then `control` to its end and not only to the end of a turn: who acts must have seen a pause
+        # that is in the log.
         self._cursor.go_to(self.silence.begin_again(self._context.log, self._context.topics))
         for record in self._cursor.catch_up():
             self.apply(record)
 
     def apply(self, record: Record) -> None:
-        """Take in one record of the clock or of `control`.
-
-        A bad one changes nothing; the stages that read it too set it aside.
-        """
+        """Take in one record of the clock or of `control`. A bad one changes nothing."""
         if self.silence.take(record):
             return
-        event = self._codec.decode_or_none(record)
+        event = self._codec.decode_or_none(record)  # the stages read `control`, too, and set bad records aside
         if isinstance(event, ControlChanged) and event.cluster == self._cluster and not any(control.faults(event)):
             self._control = event
 
     def objection(self) -> str | None:
         """Why nothing may be done now, as a sentence; None when acting is allowed."""
-        said, now = self._control, self.now
-        return control.objection(said if said is None or now is None else said.in_force_at(now), self._cluster)
+        newest, now = self._control, self.now
+        return control.objection(newest if newest is None or now is None else newest.in_force_at(now), self._cluster)

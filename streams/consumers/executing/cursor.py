@@ -1,8 +1,7 @@
 """Reads some topic-partitions to their ends, each time from where it stopped before.
 
 A consumer that acts on the log must have seen all of it: `catch_up` ends only when it has reached the ends that the log named at
-its start. A log that has a record and does not deliver it raises LogUnavailable, and nothing is done. An empty answer means that
-there is no record up to the end: the last offsets may be the end of a transaction, or what retention or compaction took.
+its start. A log that has a record and does not deliver it raises LogUnavailable, and nothing is done.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +29,8 @@ class Cursor:
         while behind := {place: self._next[place] for place, end in ends.items() if self._next[place] < end}:
             records = self._log.poll(behind)
             if not records:
+                # No record is left before the end: the last offsets are the end of a transaction, or what retention or compaction
+                # took.
                 self._next |= {place: ends[place] for place in behind}
             for record in records:
                 self._next[record.topic, record.partition] = record.offset + 1

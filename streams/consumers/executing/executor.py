@@ -1,22 +1,14 @@
 """Carries decisions out, exactly once each: decisions of any stage, from any topic, about any subject.
 
 A decision is carried out only if a turn attests to it, when everything in the log has been read, the control record allows it, it
-is not void by event time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`)
-is passed over. After each decision an outcome is appended before the next is begun. Handlers check the permit before each change;
-it has expired if the process was frozen meanwhile. A crash between act and outcome is harmless: a handler looks at the cluster
-first, finds it as decided, and reports that. An act is done when the world shows it: until then the executor looks again. The
-same holds for a decision that may no longer be carried out: if this process or an earlier one may have acted on it, the handler
-looks at the cluster before the outcome says that nothing was done. An act of several steps that fails is undone, if the handler
-can do that, before its outcome is written. What the cluster has accepted and not finished is followed for a bounded time, even
-beyond the plan's end and under a pause. Following delays nothing: new decisions come first, and one round looks at no more than
-`LOOKS` of those that are followed. If there are several decisions about one subject, a later one is not begun before the earlier
-one has its outcome, because it might undo it. The executor decides nothing; the handler knows what to do.
+is not void by event time and no outcome names it yet. A crash between act and outcome is harmless: a handler looks at the cluster
+first, finds it as decided, and reports that. An act is done when the world shows it: until then the executor looks again. What
+the cluster has accepted and not finished is followed for a bounded time, even beyond the plan's end and under a pause. The
+executor decides nothing; the handler knows what to do.
 """
 
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,54 +19,36 @@ from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.ids import OutcomeId
-from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from streams import own_faults, refused_records
+from streams import own_faults
 from streams.codec import plan_attestations
 from streams.codec.event_codec import is_of_a_clock
 from streams.consumers.executing.act_permit import ActPermit
+from streams.consumers.executing.acting_consumer import AT_REST, IDLE, ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.handler import ExecutableDecision, Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.outcome_index import REACH, OutcomeIndex
 from streams.consumers.executing.plan_evidence import PlanEvidence
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, UnderWay, Unreachable
-from streams.log.log_port import NewRecord, Record
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 from streams.own_faults import OwnFaults
 
 LOOKS = 10
 """How many of the decisions that are followed are looked at in one round; those that have waited longest come first."""
-LONGEST = timedelta(days=7)
-"""How long a plan may be carried out at most; what allowed it is long gone by then."""
+LONGEST = timedelta(days=7)  # what allowed a plan is long gone by then
 _TOO_LONG = f"it may be carried out until {{}}, which is more than {LONGEST.days} days after it was decided"
-_IDLE = 0.2
-"""Seconds between looks at the log while there is something to carry out."""
-_AT_REST = 0.5
-"""The same while there is nothing: a look is three questions to Kafka, 3 ms of CPU, and decisions come with turns."""
-_LOG_AGAIN = 1.0
-"""Seconds until the log is asked again when it was away."""
 _UPKEEP = timedelta(minutes=1)
 """Event time between two rounds of upkeep."""
+# Times within a partition can go back a little, because a worker that recovers publishes some decisions again.
 START_SLACK = timedelta(days=1)
-"""Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
 
 
-def encode_outcome(context: LogContext, outcome: ActionFinished, *, cause: tuple[Place, ...]) -> NewRecord:
-    """The record of an outcome in `outcomes`, in the partition of the context's cluster."""
-    return context.codec.encode(
-        outcome,
-        topic="outcomes",
-        key=context.cluster,
-        partition=context.topics.partition_of(context.cluster),
-        source=_source(outcome.action),
-        cause=cause,
-    )
-
-
-def _source(action: Action) -> str:
+def source_of(action: Action) -> str:
+    """The `ce_source` of whoever carries this out."""
     return f"/ullage/consumer/{action.value}"
 
 
@@ -86,7 +60,7 @@ class _Outage:
     answer: str
 
 
-class Executor:
+class Executor(ActingConsumer):
     """Carries out the decisions that its handlers name, for the cluster of `context`."""
 
     def __init__(
@@ -102,7 +76,7 @@ class Executor:
         `upkeep` is called each minute with the pending decisions. `notice` is told of what is decided that nobody carries out, as
         it happens: not of what came before this process could act.
         """
-        self._context, self._permit, self._upkeep, self._notice = context, permit or ActPermit(), upkeep, notice
+        self._permit, self._upkeep, self._notice = permit or ActPermit(), upkeep, notice
         self._next_upkeep: datetime | None = None
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
@@ -111,11 +85,12 @@ class Executor:
         """The partitions of decisions and attestations, and the action whose name stands in their dead letters."""
         self._actions = frozenset(handler.action for handler in handlers)
         self._outcomes = context.cluster_partition("outcomes")
-        self._control, self._faults = ControlState(context), OwnFaults(self._name)
+        name = ", ".join(sorted(action.value for action in self._actions))
+        super().__init__(context, self._permit.lease, renews_as=name)
+        self._control, self._faults = ControlState(context), OwnFaults(name)
         self._started: tuple[Cursor, OutcomeIndex] | None = None
         self._evidence = PlanEvidence()
         self._pending: dict[str, PendingDecision] = {}
-        self._unpublished: list[NewRecord] = []
         self._outage: _Outage | None = None
         self._read_to_end = self._caught_up = False
         """The log was read to its end while this process could act; what follows was carried out by nobody else."""
@@ -136,11 +111,12 @@ class Executor:
         self._collect(index, now)
         self._caught_up, self._read_to_end = self._may_act, True
         appended += self._flush()
-        for identifier in [each for each in self._pending if each in index]:
-            del self._pending[identifier]
+        # Another instance may have finished what was pending here.
+        self._pending = {identifier: pending for identifier, pending in self._pending.items() if identifier not in index}
         queues = self._queues()
         for identifier, pending in self._due(now):
             queue = queues[pending.about]
+            # A later decision about a subject is not begun before the earlier one has its outcome, because it might undo it.
             appended += self._attempt(pending, index, waits=queue[0] != identifier)
             self._faults.check()
             if identifier in index:
@@ -157,27 +133,9 @@ class Executor:
             return self._control.silence.reasons() or ["the decisions in the log were not read to their end yet"]
         return [*self._control.silence.reasons(), *self._faults.reasons()]
 
-    def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
-        lease = self._permit.lease
-        with nullcontext() if lease is None else lease.renewed(self._name):
-            self._work(stop)
-
-    def _work(self, stop: threading.Event) -> None:
-        while not stop.is_set():
-            try:
-                self.poll_once()
-            except LogUnavailable:  # the process logs that once for all that it runs
-                stop.wait(_LOG_AGAIN)
-            stop.wait(_IDLE if self._pending else _AT_REST)
-
     @property
-    def _may_act(self) -> bool:
-        return self._permit.held
-
-    @property
-    def _name(self) -> str:
-        return ", ".join(sorted(action.value for action in self._actions))
+    def _pause(self) -> float:
+        return IDLE if self._pending else AT_REST
 
     def _now(self) -> datetime | None:
         """Event time at this moment; the control record is read at the same time."""
@@ -186,9 +144,9 @@ class Executor:
         return self._control.now
 
     def _start(self, now: datetime) -> tuple[Cursor, OutcomeIndex]:
-        """Read outcomes before decisions, both from a little before the index's `since`."""
+        """Begin a little before the index's `since`."""
         index, log = OutcomeIndex(now), self._context.log
-        places = self._outcomes, *self._decisions
+        places = self._outcomes, *self._decisions  # in this order: a decision is dropped when its outcome was read before it
         return Cursor(log, {place: offset_before_end(log, *place, REACH + START_SLACK) for place in places}), index
 
     def _apply(self, record: Record, index: OutcomeIndex) -> None:
@@ -210,9 +168,10 @@ class Executor:
             self._notice(event)
 
     def _is_ours(self, decision: ExecutableDecision, handler: Handler[Any], index: OutcomeIndex) -> bool:
-        """Whether a decision is to be carried out here. Clusters share partitions; each cluster has its own consumers."""
+        """Whether a decision is to be carried out here."""
         if not handler.concerns(decision):
             return False
+        # Clusters share partitions. Whether a decision before `since` has an outcome cannot be known, so it is passed over.
         return decision.subject.cluster == self._context.cluster and decision.id not in index and decision.at >= index.since
 
     def _collect(self, index: OutcomeIndex, now: datetime) -> None:
@@ -225,10 +184,11 @@ class Executor:
                 self._set_aside(record, forged)
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """The stages that read outcomes set bad ones aside, but decisions may have no reader other than a consumer."""
+        """Append a dead letter for a bad decision."""
+        # The stages that read outcomes set bad ones aside, but decisions may have no reader other than a consumer.
         action = self._decisions.get((record.topic, record.partition))
         if action is not None:
-            self._unpublished.append(self._context.codec.dead_letter(record, error, by=_source(action)))
+            self._unpublished.append(self._context.codec.dead_letter(record, error, by=source_of(action)))
 
     def _keep_up(self, now: datetime) -> None:
         """Do what is due by time alone, unless another instance acts."""
@@ -245,9 +205,10 @@ class Executor:
 
     def _due(self, now: datetime) -> list[tuple[str, PendingDecision]]:
         """The decisions to attempt in this round: first those to begin, then some of those that are followed."""
-        due = [each for each in self._pending.items() if not self._left_to_others(each[1]) and self._is_due(each[1], now)]
-        followed = sorted((each for each in due if each[1].followed), key=lambda each: each[1].not_before or now)
-        return [each for each in due if not each[1].followed] + followed[:LOOKS]
+        due = [(key, plan) for key, plan in self._pending.items() if not self._left_to_others(plan) and self._is_due(plan, now)]
+        followed = sorted(((key, plan) for key, plan in due if plan.followed), key=lambda item: item[1].not_before or now)
+        # A look costs a request, so many that are followed must not delay a decision that is new.
+        return [(key, plan) for key, plan in due if not plan.followed] + followed[:LOOKS]
 
     def _is_due(self, pending: PendingDecision, now: datetime) -> bool:
         """Whether a decision is due or has met an obstacle, as far as this round has read."""
@@ -270,8 +231,8 @@ class Executor:
             return 0
         outcome = _outcome(pending, ended, now)
         index.apply(outcome)
-        self._unpublished.append(encode_outcome(self._context, outcome, cause=(pending.place,)))
-        appended = self._flush()
+        self._unpublished.append(encode_outcome(self._context, outcome, source=source_of(outcome.action), cause=(pending.place,)))
+        appended = self._flush()  # before the next decision is begun, so that a crash leaves at most one act without an outcome
         _log.info(
             "finished", action=outcome.action.value, decision=outcome.decision, result=outcome.result.value, reason=outcome.reason
         )
@@ -297,8 +258,11 @@ class Executor:
             pending.last_answer, pending.last_detail = self._outage.answer, OutcomeDetail.NO_ANSWER
             return None
         if pending.ended is None and (pending.asked or obstacle is not None):
+            # This process or an earlier one may have acted on it, so the cluster is looked at before an outcome says that nothing
+            # was done.
             pending.ended = self._call(pending, now, lambda: pending.look(obstacle))
         elif pending.ended is None:
+            # An act of several calls that fails in the middle has changed something, which a later obstacle must not hide.
             pending.unsure = pending.unsure or handler.undo is not None
             pending.ended = self._call(pending, now, pending.act)
         return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
@@ -331,11 +295,7 @@ class Executor:
         return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
 
     def _call(self, pending: PendingDecision, now: datetime, call: Callable[[], HandlerResult]) -> HandlerResult | None:
-        """Call the handler.
-
-        When the cluster does not answer, every decision waits, because each would run into a time-out of its own. The decision
-        may have been carried out nevertheless, if only the answer was lost.
-        """
+        """What the handler says; None when it is to be called again."""
         self._outage = None
         try:
             answer: HandlerResult | EdgeError = call()
@@ -357,32 +317,24 @@ class Executor:
         if isinstance(later, UnderWay):
             pending.follow(now, later.after)
             pending.last_answer = later.answer
-            return _left(later) if now > pending.follow_until else None
+            if now <= pending.follow_until:
+                return None
+            return HandlerResult(Result.EXPIRED, f"it was accepted; {later.answer}", later.detail)
         if isinstance(later, Unreachable):
+            # Every decision waits, because each would run into a time-out of its own. This one may have been carried out
+            # nevertheless, if only the answer was lost.
             self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
         return None
 
     def _faulted(self, pending: PendingDecision, now: datetime, fault: Exception) -> HandlerResult | None:
         """A fault of ours is no answer of the cluster: the decision is tried again until it is void, and then says why."""
         action = pending.handler.action.value
-        sentence = self._faults.happened(f"carrying out {action} '{pending.decision.id}'", fault)
+        reason = self._faults.happened(f"carrying out {action} '{pending.decision.id}'", fault)
         pending.not_before, pending.unsure = now + timedelta(seconds=own_faults.PAUSE), True
-        pending.last_answer, pending.last_detail = sentence, OutcomeDetail.NONE
+        pending.last_answer, pending.last_detail = reason, OutcomeDetail.NONE
         if now <= pending.follow_until:
             return None
-        return HandlerResult(Result.EXPIRED, f"void since {pending.decision.void_after.isoformat()}; the last try: {sentence}")
-
-    def _flush(self) -> int:
-        """Append the outcomes that are not in the log yet and return how many; nothing else is begun until the log has them."""
-        if self._unpublished:
-            refused_records.append(self._context.log, self._context.topics, self._unpublished)
-        published, self._unpublished = self._unpublished, []
-        return sum(record.topic == self._outcomes[0] for record in published)
-
-
-def _left(later: UnderWay) -> HandlerResult:
-    """The result if the cluster has accepted it but not finished when following ends."""
-    return HandlerResult(Result.EXPIRED, f"it was accepted; {later.answer}", later.detail)
+        return HandlerResult(Result.EXPIRED, f"void since {pending.decision.void_after.isoformat()}; the last try: {reason}")
 
 
 def _outcome(pending: PendingDecision, ended: HandlerResult, now: datetime) -> ActionFinished:

@@ -15,8 +15,7 @@ FOLLOWED = timedelta(minutes=5)
 """Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
 LOOK_AGAIN = Seconds(2.0)
 """Seconds between two looks at what was accepted and does not show yet."""
-_PART_OF_AGE = 10
-"""What is followed is looked at again after this part of its age, so that what takes long is looked at less and less often."""
+_PART_OF_AGE = 10  # the next look comes after this part of the age, so that what takes long is looked at less and less often
 
 
 class ExecutableDecision(Protocol):

@@ -1,14 +1,10 @@
 """The Lease that lets one of several instances of a consumer act, while the others stand by.
 
-Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. A holder counts the Lease as its own
-for `HELD` after the beginning of its last successful renewal. Another instance takes it once it has seen no renewal for
-`DURATION`, which is longer. So at no moment two instances believe that they hold it, and after a crash one takes over within
-`DURATION`, a round of renewals and a request. A holder that was frozen between its last look and its request looks again before
-it acts (see `act_permit`); if it freezes within that instant, the pod's uid and version are conditions of the request.
-
-The official client's leader election is not used, because it goes by the wall clock and can neither be stopped nor give the Lease
-back.
+Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. After a crash another instance takes
+over within `DURATION`, a round of renewals and a request. A holder that freezes between its last check (see `act_permit`) and its
+request does no harm either, because the pod's uid and version are conditions of the request.
 """
+# The official client's leader election goes by the wall clock, and can neither be stopped nor give the Lease back.
 
 import threading
 import time
@@ -27,8 +23,8 @@ from streams.errors import GiveUp, TryAgain
 
 DURATION = Seconds(10.0)
 """After so long without a renewal another instance takes the Lease."""
+# The holder may act for so long after the beginning of a renewal: shorter than `DURATION`, so that never two may.
 HELD = Seconds(7.0)
-"""For so long after the beginning of a renewal the holder may act."""
 ROUND = Seconds(2.0)
 """Seconds between two renewals, or two looks at somebody else's Lease."""
 _LAST_WORDS = 5.0
@@ -55,13 +51,14 @@ class HolderLease:
 
     def renew(self) -> bool:
         """Take the Lease or renew it if it is free or ours; whether it is held now. Raises TryAgain and GiveUp."""
-        begun = self._clock()
+        begun = self._clock()  # before the request: its answer may take long, and others count from when they see the write
         lease = self._objects.find(self._name)
         spec = {} if lease is None else lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        seen = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, begun
+        renewal = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if renewal != self._seen:
+            self._seen, self._seen_at = renewal, begun
+        # How long it is unchanged to us counts, not its `renewTime`, which is by the clock of another machine.
         if holder not in ("", self._identity) and begun - self._seen_at < DURATION:
             self._held_until, self.elsewhere = float("-inf"), True
             return False
@@ -112,10 +109,7 @@ class HolderLease:
         ours = {**spec, "holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": at}
         if holder != self._identity:
             changes = answer_bounds.count(spec.get("leaseTransitions"), MOST_INT32 - 1)
-            ours |= {
-                "acquireTime": at,
-                "leaseTransitions": changes + (lease is not None),
-            }
+            ours |= {"acquireTime": at, "leaseTransitions": changes + (lease is not None)}
         try:
             if lease is None:
                 self._objects.create(self._name, new_lease(self._name, ours))

@@ -1,7 +1,6 @@
 """What the largest node of a cluster has for pods, according to the log.
 
-Sources publish each node again and again, so the end of the topic names them all, and a node that is no longer published does not
-count. Nodes of impossible size are ignored.
+Nodes of impossible size are ignored.
 """
 
 from datetime import timedelta
@@ -16,8 +15,8 @@ from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import event_time_ms, offset_before_end
 
+# Twice the time after which a source publishes a node again: the end of the topic names all nodes, and none that is gone.
 REACH = timedelta(hours=6)
-"""How far back the log is read, and how long a node counts: twice the time after which a source publishes a node again."""
 
 
 class LargestNodes:

@@ -61,6 +61,7 @@ class LogFollower(ABC):
             self._next |= self._silence.begin(self._context.log, self._context.topics)
             count = self._begin()
             self._heard, self.caught_up = self._clock(), True
+        # Where ticks stay away, the clock's topic may have lost its end, and an offset beyond the end would never be reached.
         self._next |= self._silence.begin_again(self._context.log, self._context.topics)
         while records := self._context.log.poll(self._next, wait=wait):
             for record in records:
@@ -79,6 +80,7 @@ class LogFollower(ABC):
             except (LogUnavailable, BadInput) as error:  # missing topics may still be created
                 if not self._fault and isinstance(error, BadInput):  # the process itself logs that the log is away
                     _log.warning("the log cannot be read, answers rest on what was read", action=self._action, error=str(error))
+                # Not an end of the process: answers from what was read are better than none.
                 self._fault = str(error)
                 stop.wait(_AGAIN)
 
@@ -88,7 +90,7 @@ class LogFollower(ABC):
 
     @abstractmethod
     def _apply(self, record: Record) -> None:
-        """One record. A bad one changes nothing; the stages that read it, too, set it aside."""
+        """Take in one record. A bad one changes nothing, as the stages that read it, too, set it aside."""
 
     def _read_present(self, name: str, place: tuple[str, int]) -> int:
         """Read the present state of a topic that has a compacted copy, to be followed from there; how many records."""
@@ -101,15 +103,12 @@ class LogFollower(ABC):
         return count
 
     def _read_last(self, wire: str, span: timedelta) -> int:
-        """Read the last `span` of event time of a topic, to be followed from there; how many records.
-
-        The newest come first, so that a view of the newest need not decode what is older.
-        """
+        """Read the last `span` of event time of a topic, to be followed from there; how many records."""
         log = self._context.log
         places = [(wire, partition) for partition in range(self._context.topics.partitions)]
         ranges = {place: (offset_before_end(log, *place, span), log.end(*place)) for place in places}
         count = 0
-        for record in reverse_log_reader.backwards(log, ranges):
+        for record in reverse_log_reader.backwards(log, ranges):  # a view of the newest need not decode what comes later here
             self._take(record)
             count += 1
         self._next.update({place: end for place, (_, end) in ranges.items()})

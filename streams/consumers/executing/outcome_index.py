@@ -1,8 +1,7 @@
 """Which decisions have an outcome already, for as long as that matters.
 
-The log keeps decisions for a year, and a worker that recovers publishes some of them again. It can only repeat what it can
-recompute from its inputs, which are certainly kept for `REACH`. So a decision older than that is over: the index neither
-remembers nor answers for it, and the memory and the time to start are bounded by what happens within one reach.
+A decision older than `REACH` is over: the index neither remembers nor answers for it, so the memory and the time to start are
+bounded by what happens within one reach.
 """
 
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from datetime import datetime, timedelta
 from schemas.outcomes import ActionFinished
 from streams.topics import REACH_MS
 
+# A worker that recovers publishes decisions again, but only what it can recompute from its inputs, which are kept for so long.
 REACH = timedelta(milliseconds=REACH_MS)
 
 
@@ -34,7 +34,8 @@ class OutcomeIndex:
         return len(self._ids)
 
     def expire(self, now: datetime) -> None:
-        """Forget what is out of reach at `now`. An outcome is never older than its decision."""
+        """Forget what is out of reach at `now`."""
         self.since = max(self.since, now - REACH)
+        # An outcome is never older than its decision, so what goes here belongs to a decision that is out of reach, too.
         while self._ids and next(iter(self._ids.values())) < self.since:
             self._ids.popitem(last=False)

@@ -2,8 +2,7 @@
 
 A turn attests to its plans in a topic of its own, so whoever may write only the plans' topic makes no consumer act, whatever the
 record says of itself. A plan waits until the turn that its id names has attested to it. Workers append that first, so an honest
-plan hardly ever waits. One that has waited for `PATIENCE` is called forged; it stays for as long as it may be carried out,
-because a worker may have died between the two, and the next one attests to the same plan when it takes the turn again.
+plan hardly ever waits. One that has waited for `PATIENCE` is called forged.
 """
 
 import time
@@ -60,6 +59,7 @@ class PlanEvidence:
         """Remember the plans of a turn."""
         turn = _turn(event.id)
         if turn is not None:
+            # A turn may attest more than once: a worker that died in the middle of it takes it again.
             _, before = self._turns.get(turn, (event.at, frozenset()))
             self._turns[turn] = event.at, before.union(event.digests)
 
@@ -84,6 +84,7 @@ class PlanEvidence:
         for number, (place, plan) in enumerate(list(self._waiting.items())):
             over = number < surplus or now > plan.pending.follow_until
             if plan.since is not None and (over or self._clock() - plan.since >= PATIENCE):
+                # It stays: a worker may have died between plan and attestation, and the next one attests to it again.
                 plan.since = None
                 yield plan.record, ForgedPlan(self._sentence(plan), "$.id")
             if over:
@@ -109,7 +110,7 @@ class PlanEvidence:
 def _turn(identifier: str) -> _Turn | None:
     """The turn that an id names; None for an id of another form."""
     try:
-        made = DecisionId.parse(identifier)
+        identity = DecisionId.parse(identifier)
     except ValueError:
         return None
-    return made.stage, made.partition, made.turn
+    return identity.stage, identity.partition, identity.turn

@@ -26,7 +26,8 @@ class RateLimit:
         """Sleep until the next request may go out."""
         with self._lock:
             now = self._clock()
+            # A pause saves up at most a burst, however long it was.
             self._granted = max(self._granted, now - self._rest) + self._gap
             delay = self._granted - now
-        if delay > 0:
+        if delay > 0:  # outside of the lock, so that others learn their own turns meanwhile
             self._sleep(delay)

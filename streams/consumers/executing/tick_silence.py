@@ -17,10 +17,7 @@ _PERIODS = 3
 
 
 class TickSilence:
-    """`clock` counts real seconds. The period is the time between two ticks, so that a slow clock does not count as silent.
-
-    Of the last two periods the shorter one counts, because a jump in time is no period.
-    """
+    """`clock` counts real seconds. The period is the time between two ticks, so that a slow clock does not count as silent."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,10 +37,8 @@ class TickSilence:
         return {self._place: self._counted.next}
 
     def begin_again(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
-        """As `begin`, where no tick has come for so long that it may be the topic that has lost its end; else nothing.
-
-        No tick comes after a tick that was lost, so who has read that one would wait for ever.
-        """
+        """As `begin`, where no tick has come for so long that it may be the topic that has lost its end; else nothing."""
+        # No tick comes after a tick that was lost, so who has read that one would wait for ever.
         silent = self._heard is not None and min(self._clock() - self._heard, self._clock() - self._begun) > LEAST
         return self.begin(log, topics) if silent else {}
 
@@ -63,11 +58,8 @@ class TickSilence:
         return True
 
     def moved_on(self, tick: int) -> None:
-        """Time went on to `tick`, in milliseconds, for one reader of several.
-
-        A tick that is read a second time is no sign that the clock is at work.
-        """
-        if tick <= self._tick:
+        """Time went on to `tick`, in milliseconds, for one reader of several."""
+        if tick <= self._tick:  # a tick that is read a second time is no sign that the clock is at work
             return
         self._heard = self._clock()
         if self._tick >= 0:
@@ -81,6 +73,7 @@ class TickSilence:
         if self._more:
             return ["the clock makes up for what came while none was at work, and has not reached the present"]
         silent = self._clock() - self._heard
+        # Of the last two periods the shorter one counts, because a jump in time is no period.
         if silent <= max(LEAST, _PERIODS * min(self._periods)):
             return []
         return [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"]

@@ -1,8 +1,7 @@
 """Our APIService, which makes the API server forward requests for external metrics to us.
 
-A group has one server in a cluster. So an APIService of another adapter's Service is left alone, and that is reported. Ours is
-never removed when a replica stops, because a rolling update must not make the group disappear; an autoscaler that gets no answer
-keeps its replicas. It goes with our ClusterRole: an APIService that nobody serves keeps every namespace from being deleted.
+Ours is never removed when a replica stops, because a rolling update must not make the group disappear; an autoscaler that gets no
+answer keeps its replicas. It goes with our ClusterRole: an APIService that nobody serves keeps namespaces from being deleted.
 """
 
 import base64
@@ -53,9 +52,9 @@ class ServedAt:
             "caBundle": base64.b64encode(bundle).decode(),
         }
 
-    def is_served_by(self, found: Json) -> bool:
+    def is_served_by(self, live: Json) -> bool:
         """Whether an APIService leads to our Service."""
-        service = (found.get("spec") or {}).get("service") or {}
+        service = (live.get("spec") or {}).get("service") or {}
         return (service.get("namespace"), service.get("name")) == (self.namespace, self.service)
 
 
@@ -67,8 +66,8 @@ class ApiServiceKeeper:
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""
-        found = self._objects.find(self._served.name)
-        if found is None:
+        live = self._objects.find(self._served.name)
+        if live is None:
             if self._served.own:
                 about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
                 spec = self._served.spec(certificates.joined(ours, at))
@@ -76,13 +75,13 @@ class ApiServiceKeeper:
                 self._objects.create(self._served.name, body)
                 _log.info("registered", api_service=self._served.name)
             return
-        if not self._served.is_served_by(found):
-            service = (found.get("spec") or {}).get("service") or {}
+        if not self._served.is_served_by(live):  # another adapter's: a group has one server in a cluster
+            service = (live.get("spec") or {}).get("service") or {}
             answer = f"Service '{service.get('namespace', '')}/{service.get('name', '')}' serves it; a group has one server"
             raise GiveUp(doing="registering the APIService", to=self._served.name, answer=answer)
-        spec = {**found["spec"], **self._wanted(found["spec"], ours, at)}
-        if spec != found["spec"]:
-            self._objects.replace(self._served.name, {**found, "spec": spec})
+        spec = {**live["spec"], **self._wanted(live["spec"], ours, at)}
+        if spec != live["spec"]:
+            self._objects.replace(self._served.name, {**live, "spec": spec})
             _log.info("the APIService was brought up to date", api_service=self._served.name)
 
     def _wanted(self, spec: Json, ours: Sequence[bytes], at: datetime) -> Json:

@@ -1,7 +1,6 @@
 """Discovery documents for the API server that forwards requests to us: which groups, versions and resources there are.
 
-The documents follow from the groups alone, so they are made once. Newer API servers request aggregated discovery first; others
-get the older documents. No schema is published: the types are Kubernetes' own.
+Newer API servers request aggregated discovery first; others get the older documents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,16 +49,17 @@ def documents(served: Served) -> dict[str, DiscoveryDocument]:
     groups = {group: _group(group) for group in served}
     info = {"title": "Ullage", "version": "v1"}
     paths = {group.root.removeprefix("/"): _openapi(group, served[group]) for group in served}
-    found: dict[str, DiscoveryDocument] = {
+    by_path: dict[str, DiscoveryDocument] = {
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())},
         "/openapi/v2": {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}},
         "/openapi/v3": {"paths": {path: {"serverRelativeURL": url} for path, url in paths.items()}},
     }
     for group, resources in served.items():
-        found[f"/apis/{group.name}"] = {"kind": "APIGroup", "apiVersion": "v1", **groups[group]}
-        found[group.root] = _resources(group, resources)
-        found[f"/openapi/v3{group.root}"] = {"openapi": "3.0.0", "info": info, "paths": {}, "components": {}}
-    return found
+        by_path[f"/apis/{group.name}"] = {"kind": "APIGroup", "apiVersion": "v1", **groups[group]}
+        by_path[group.root] = _resources(group, resources)
+        # Without a schema, because the types are Kubernetes' own.
+        by_path[f"/openapi/v3{group.root}"] = {"openapi": "3.0.0", "info": info, "paths": {}, "components": {}}
+    return by_path
 
 
 def _group(group: MetricsGroup) -> dict[str, Any]:
@@ -99,4 +99,4 @@ def _aggregated(group: MetricsGroup, names: Sequence[str]) -> DiscoveryDocument:
 def wants_aggregated(accept: str) -> bool:
     """Whether an `Accept` header prefers aggregated discovery, in the version that we speak."""
     wanted = set(AGGREGATED.split(";")[1:])
-    return any(wanted <= {part.strip() for part in each.split(";")} for each in accept.split(","))
+    return any(wanted <= {part.strip() for part in media_type.split(";")} for media_type in accept.split(","))

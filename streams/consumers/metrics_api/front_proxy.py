@@ -29,8 +29,8 @@ class FrontProxyTrust:
 
 def read_trust(objects: ObjectStore) -> FrontProxyTrust:
     """Read it from the cluster. Raises TryAgain, GiveUp, and BadInput if the cluster has no aggregation layer."""
-    found = objects.find(NAME)
-    data = {} if found is None else found.get("data") or {}
+    config_map = objects.find(NAME)
+    data = {} if config_map is None else config_map.get("data") or {}
     authorities = str(data.get("requestheader-client-ca-file") or "")
     if not authorities.strip():
         raise BadInput(f"ConfigMap 'kube-system/{NAME}' names no 'requestheader-client-ca-file': is the aggregation layer on?")
@@ -59,7 +59,7 @@ def _common_names(certificate: Mapping[str, Any]) -> Iterable[str]:
 
 def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     try:
-        found = orjson.loads(data.get(key) or "[]")
+        names = orjson.loads(data.get(key) or "[]")
     except ValueError:
         raise BadInput(f"ConfigMap 'kube-system/{NAME}' says '{data.get(key)}' for '{key}', which is no list") from None
-    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()

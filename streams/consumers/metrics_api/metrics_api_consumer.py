@@ -24,8 +24,7 @@ from streams.serving.https_server import CertificateHolder, HttpsServer, ServerL
 
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate and APIService."""
-_TRUST_AGAIN = timedelta(minutes=1)
-"""How long what was read of the front proxy counts as new."""
+_TRUST_AGAIN = timedelta(minutes=1)  # for so long what was read of the front proxy counts as new; its authority may be rotated
 _log = structlog.get_logger(__name__)
 
 

@@ -52,7 +52,7 @@ class MetricsEndpoint:
         self._answerer, self._watcher, self._not_ready, self._now = answerer, watcher, not_ready, now
         asked_of = [f"{resource}/{metric}" for resource in CUSTOM_KINDS for metric in answerer.metrics]
         served = {EXTERNAL: list(answerer.metrics), CUSTOM: asked_of}
-        self._documents = {path: orjson.dumps(found) for path, found in discovery.documents(served).items()}
+        self._documents = {path: orjson.dumps(document) for path, document in discovery.documents(served).items()}
         self._aggregated = orjson.dumps(discovery.aggregated(served))
         self.trust: FrontProxyTrust | None = None
         """Whom to believe. None before that was read: nobody is answered then."""
@@ -83,8 +83,8 @@ class MetricsEndpoint:
     async def _value(self, request: web.Request) -> web.Response:
         began, metric = time.perf_counter(), request.match_info["metric"]
         response = self._answer(request, metric)
-        known = metric if metric in self._answerer.metrics else "other"
-        self._watcher.answered(known, HTTPStatus(response.status).phrase, time.perf_counter() - began)
+        metric_label = metric if metric in self._answerer.metrics else "other"
+        self._watcher.answered(metric_label, HTTPStatus(response.status).phrase, time.perf_counter() - began)
         return response
 
     def _answer(self, request: web.Request, metric: str) -> web.Response:
@@ -152,12 +152,8 @@ def _refusal(code: HTTPStatus, message: str) -> web.Response:
     return web.Response(body=orjson.dumps(status), content_type="application/json", status=code)
 
 
-# Custom metrics: the same forecasts and schedules, requested for the object that is scaled.
-#
-# Where another adapter serves external metrics, custom ones may be free, and an autoscaler can use either: with a metric of
-# type Object that describes the workload. The resource identifier is a label of the metric's selector.
-
-
+# Where another adapter serves external metrics, custom ones may be free, and an autoscaler can use either: with a metric of type
+# Object that describes the workload. The resource identifier is a label of the metric's selector.
 CUSTOM_KINDS = {
     "deployments.apps": ("Deployment", "apps/v1"),
     "statefulsets.apps": ("StatefulSet", "apps/v1"),

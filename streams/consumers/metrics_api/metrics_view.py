@@ -1,8 +1,7 @@
 """The view that the metrics API answers from: autoscalers and forecasts in the log.
 
 A starting process reads the policies in force, and the forecasts that may still be valid: twice the longest window that any
-policy asks for. Then it follows the log in a thread of its own. While the log is away, the answers rest on what was read before;
-a forecast expires by itself, so no answer is older than it says.
+policy asks for. Then it follows the log in a thread of its own.
 """
 
 import threading
@@ -44,8 +43,8 @@ class MetricsView(LogFollower):
     def latest(self, key: str) -> LoadForecast | None:
         """The newest forecast for the object with this key. Any thread may ask."""
         with self._lock:
-            found = None if self._forecasts is None else self._forecasts.get(key)
-        return found.decision if found is not None and isinstance(found.decision, LoadForecast) else None
+            newest = None if self._forecasts is None else self._forecasts.get(key)
+        return newest.decision if newest is not None and isinstance(newest.decision, LoadForecast) else None
 
     def _begin(self) -> int:
         log, topics = self._context.log, self._context.topics
@@ -54,6 +53,7 @@ class MetricsView(LogFollower):
             self._forecasts = DecisionView(log, self._context.codec, forecasts)
         count = self._read_present("policies", (topics.wire("policies"), 0))
         with self._forecasts.newest_first():
+            # After the policies, which say how far back a forecast may lie.
             return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
 
     def _apply(self, record: Record) -> None:

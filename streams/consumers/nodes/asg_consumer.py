@@ -94,26 +94,24 @@ def _lower(world: NodeWorld, plan: SizeCorrectionPlanned, permit: ActPermit) -> 
 
 
 def sweep(world: NodeWorld, pending: Collection[str]) -> None:
-    """Take our marks off nodes whose removal is abandoned: the decision was lost, or is older than the outcomes that we remember.
-
-    A node whose instance ends keeps them until it is gone. What fails is logged, and tried again in the next sweep.
-    """
-    known = {removal_marks.digest(decision) for decision in pending}
+    """Take our marks off nodes whose removal is abandoned: its decision was lost, or is older than the outcomes in memory."""
+    pending_digests = {removal_marks.digest(decision) for decision in pending}
     try:
         for node in world.nodes.labelled(removal_marks.MARK):
             mark = removal_marks.read(node)
-            if mark is not None and mark.digest not in known and _works(world.aws, node.provider_id):
+            # A node whose instance ends keeps its marks until it is gone, so that nothing is scheduled there.
+            if mark is not None and mark.digest not in pending_digests and _works(world.aws, node.provider_id):
                 world.nodes.change(node, **removal_marks.removed(node))
                 _log.warning("a mark that no pending decision needs was taken off", node=node.name)
     except EdgeError as error:
-        _log.warning("nodes could not be looked through for old marks", error=str(error))
+        _log.warning("nodes could not be looked through for old marks", error=str(error))  # the next sweep tries again
 
 
 def _works(aws: AwsClient, provider_id: str) -> bool:
     """Whether the instance of a node goes on running."""
     instance = provider_id.rpartition("/")[2]
-    found = aws.group_instance(instance)
-    if found is not None:
-        return not found[1].leaving
+    member = aws.group_instance(instance)
+    if member is not None:
+        return not member[1].leaving
     state = aws.instance_states([instance]).get(instance)
     return state is not None and not state.gone

@@ -21,28 +21,28 @@ PROVISIONING = "Provisioning"
 
 def write(buffers: CapacityBufferClient, plan: BufferStatusPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
     """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
-    found = _planned(buffers, plan)
-    if found is None:
+    buffer = _planned(buffers, plan)
+    if buffer is None:
         return HandlerResult(Result.REFUSED, f"it moved: {_gone(plan)}", OutcomeDetail.MOVED)
-    if _shows(found, plan):
+    if _shows(buffer, plan):
         return _shown(plan)
     permit.check("writing the status of CapacityBuffer", f"{plan.namespace}/{plan.name}")
-    buffers.write(found, _status(found, plan, now))
+    buffers.write(buffer, _status(buffer, plan, now))
     return None
 
 
 def look(buffers: CapacityBufferClient, plan: BufferStatusPlanned) -> HandlerResult | str:
     """The result for a buffer that shows what was decided; for any other, what it shows. Raises TryAgain and GiveUp."""
-    found = _planned(buffers, plan)
-    if found is None:
+    buffer = _planned(buffers, plan)
+    if buffer is None:
         return _gone(plan)
-    return _shown(plan) if _shows(found, plan) else f"its status has {found.status.get('replicas', 'no')} replicas"
+    return _shown(plan) if _shows(buffer, plan) else f"its status has {buffer.status.get('replicas', 'no')} replicas"
 
 
 def _planned(buffers: CapacityBufferClient, plan: BufferStatusPlanned) -> BufferObject | None:
     """The buffer that the plan is about; None if it is gone, or another one has its name."""
-    found = buffers.buffer(plan.namespace, plan.name)
-    return found if found is not None and found.metadata.uid == plan.uid else None
+    buffer = buffers.buffer(plan.namespace, plan.name)
+    return buffer if buffer is not None and buffer.metadata.uid == plan.uid else None
 
 
 def _gone(plan: BufferStatusPlanned) -> str:
@@ -51,6 +51,7 @@ def _gone(plan: BufferStatusPlanned) -> str:
 
 def _shown(plan: BufferStatusPlanned) -> HandlerResult:
     what = f"room for {plan.replicas} pods" if plan.ready else f"no room: {plan.message}"
+
     reason = f"CapacityBuffer '{plan.namespace}/{plan.name}' shows {what}"
     return HandlerResult(Result.DONE, reason[:1000], OutcomeDetail.ALREADY_DONE)
 
@@ -60,9 +61,9 @@ def _shows(buffer: BufferObject, plan: BufferStatusPlanned) -> bool:
     wanted = _fields(plan)
     conditions = _conditions(plan)
     shown = {
-        str(one.get("type")): (one.get("status"), one.get("reason"), one.get("message"))
-        for one in _present(buffer)
-        if one.get("type") in conditions
+        str(condition.get("type")): (condition.get("status"), condition.get("reason"), condition.get("message"))
+        for condition in _present(buffer)
+        if condition.get("type") in conditions
     }
     return shown == conditions and all(buffer.status.get(name) == field for name, field in wanted.items())
 
@@ -92,13 +93,13 @@ def _present(buffer: BufferObject) -> list[Mapping[str, object]]:
 
 def _status(buffer: BufferObject, plan: BufferStatusPlanned, now: datetime) -> Json:
     """The status with our conditions beside those of others; a condition keeps its time while its status stays."""
-    before = {str(one.get("type")): one for one in _present(buffer)}
+    before = {str(condition.get("type")): condition for condition in _present(buffer)}
     wanted, generation = _conditions(plan), buffer.metadata.generation
     ours: list[object] = []
     for name, (status, reason, message) in wanted.items():
-        known = before.get(name, {})
-        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        previous = before.get(name, {})
+        since = previous.get("lastTransitionTime") if previous.get("status") == status else None
         entry = {"type": name, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
         ours.append({**entry, "lastTransitionTime": since or times.rfc3339(now.replace(microsecond=0))})
-    others = [one for name, one in before.items() if name not in wanted]
+    others = [condition for name, condition in before.items() if name not in wanted]
     return {**_fields(plan), "conditions": [*others, *ours]}

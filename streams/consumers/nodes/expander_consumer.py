@@ -1,7 +1,6 @@
 """The expander consumer: puts the scaler's questions to an external expander, and brings its answers into the log.
 
-It changes nothing, so it asks in every mode and during a pause. Whatever the server answers, the outcome holds only groups that
-were asked about.
+Whatever the server answers, the outcome holds only groups that were asked about.
 """
 
 from typing import Protocol
@@ -24,20 +23,21 @@ class BestOptions(Protocol):
 
 def expander_consumer(context: LogContext, server: BestOptions) -> Executor:
     """A consumer that asks this server."""
-    handler = Handler(TOPIC, ExpanderAsked, Action.ASK_EXPANDER, act=lambda asked: ask(server, asked), always=True)
+    # In every mode and during a pause, because asking changes nothing.
+    handler = Handler(TOPIC, ExpanderAsked, Action.ASK_EXPANDER, act=lambda question: ask(server, question), always=True)
     return Executor(context, handler)
 
 
-def ask(server: BestOptions, asked: ExpanderAsked) -> HandlerResult:
+def ask(server: BestOptions, question: ExpanderAsked) -> HandlerResult:
     """Ask about the groups of a decision. An answer that names none of them is no answer, as in upstream. Raises GiveUp."""
-    answered = server.best(asked)
-    known, named = [group.group for group in asked.groups], set(answered)
-    kept = tuple(group for group in known if group in named)
-    unknown = len(named - set(known))
+    answered = server.best(question)
+    groups, named = [group.group for group in question.groups], set(answered)
+    kept = tuple(group for group in groups if group in named)
+    unknown = len(named - set(groups))
     strangers = f"; {unknown} of its options are no groups that it was asked about" if unknown else ""
     if not kept:
-        said = f"it chose none of the {len(known)} groups that it was asked about{strangers}"
-        return HandlerResult(Result.FAILED, said, OutcomeDetail.INVALID)
+        reason = f"it chose none of the {len(groups)} groups that it was asked about{strangers}"
+        return HandlerResult(Result.FAILED, reason, OutcomeDetail.INVALID)
     return HandlerResult(
-        Result.DONE, f"it chose {len(kept)} of {len(known)} groups{strangers}", OutcomeDetail.APPLIED, groups=kept
+        Result.DONE, f"it chose {len(kept)} of {len(groups)} groups{strangers}", OutcomeDetail.APPLIED, groups=kept
     )

@@ -1,9 +1,10 @@
 """Changes how many nodes a group wants: more, as planned, or no more than there are, where its cloud failed to deliver.
 
-AWS ends instances where a group wants fewer than it has, and chooses them itself. So the size is never lowered below the
-instances that the group has at this moment, and those in service are protected from the group's choice first: if AWS delivers
-one between our look and our request after all, that one goes, which has no pods yet.
+Done means that the group shows the number; facts about the group later show whether nodes came up. If the group's desired size
+has changed meanwhile, it is left alone: somebody else changed it, and the next facts lead to a new plan.
 """
+
+import structlog
 
 from schemas.decisions.node_updates import ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.outcomes import OutcomeDetail, Result
@@ -12,10 +13,10 @@ from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
-from streams.consumers.nodes import instance_protection
-from streams.errors import TryAgain
+from streams.errors import EdgeError, TryAgain
 
 _SOON = Seconds(1.0)
+_log = structlog.get_logger(__name__)
 
 
 def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> HandlerResult | None:
@@ -23,6 +24,7 @@ def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> Han
     group = aws.group(plan.group)
     if group is None:
         return HandlerResult(Result.REFUSED, f"it moved: group '{plan.group}' is gone", OutcomeDetail.NOT_FOUND)
+    # AWS ends instances where a group wants fewer than it has, and chooses them itself.
     least = max(plan.after, group.existing, group.least)
     if group.desired <= least:
         return _nothing_missing(group, plan)
@@ -32,7 +34,8 @@ def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> Han
     if group.unscalable:
         return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
     permit.check("lowering group", plan.group)
-    bare = [instance.id for instance in group.instances if instance.lifecycle == "InService" and not instance.protected]
+    # If AWS delivers an instance between our look and our request after all, that one has to go, which has no pods yet.
+    bare = _bare(group)
     if bare:
         aws.protect(group.name, bare, protected=True)
         answer = f"{len(bare)} instances were protected first"
@@ -59,12 +62,6 @@ def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> Ha
     return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
 
 
-# Lets a group grow, if its desired size still is what the plan expected.
-#
-# Done means that the group shows the number; facts about the group later show whether nodes came up. If the group's desired
-# size has changed meanwhile, it is left alone: somebody else changed it, and the next facts lead to a new plan.
-
-
 def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
     """Look, ask the permit, then AWS. Raises TryAgain and GiveUp."""
     group = aws.group(plan.group)
@@ -83,7 +80,7 @@ def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, prote
     permit.check("scaling group", plan.group)
     aws.raise_desired(group, plan.after)
     if protect:
-        instance_protection.protect(aws, group)
+        protect_instances(aws, group)
     return None
 
 
@@ -97,3 +94,21 @@ def look_at_raised(aws: AwsClient, plan: ScaleUpPlanned) -> HandlerResult | str:
 
 def _raised_shown(group: AutoScalingGroup) -> HandlerResult:
     return HandlerResult(Result.DONE, f"group '{group.name}' wants {group.desired} nodes", OutcomeDetail.ALREADY_DONE)
+
+
+def protect_instances(aws: AwsClient, group: AutoScalingGroup) -> None:
+    """Protect the group's instances in service from scale-in, so that only our decisions end one. A failure stops nothing.
+
+    A group can also be configured to start its instances protected (docs/nodes.md).
+    """
+    bare = _bare(group)
+    if not bare:
+        return
+    try:
+        aws.protect(group.name, bare, protected=True)
+    except EdgeError as error:
+        _log.warning("instances are not protected from their group", group=group.name, error=str(error))
+
+
+def _bare(group: AutoScalingGroup) -> list[str]:
+    return [instance.id for instance in group.instances if instance.lifecycle == "InService" and not instance.protected]

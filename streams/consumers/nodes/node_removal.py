@@ -3,9 +3,8 @@
 Done means that AWS shows the instance as ending or ended.
 
 Each call of `act` looks at AWS and the cluster, does the next thing, and raises TryAgain until the last is done: no state is kept
-here that a restart would lose, and several nodes can go at the same time. The taint shows since when. A pod that the plan does
-not know ends the removal: the scheduler was faster. Pods only go through the eviction API, so disruption budgets hold to the end.
-Source of the steps: core/scaledown/actuation.
+here that a restart would lose, and several nodes can go at the same time. Pods only go through the eviction API, so disruption
+budgets hold to the end. Source of the steps: core/scaledown/actuation.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from streams.clients.aws.group_responses import GroupInstance
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
-from streams.consumers.nodes import instance_protection, node_events, removal_marks
+from streams.consumers.nodes import group_size, node_events, removal_marks
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError, GiveUp, TryAgain, UnderWay, Unreachable
 
@@ -68,22 +67,26 @@ class NodeRemoval:
             return self._begin(plan, node)
         if mark.digest != removal_marks.digest(plan.id):
             return _moved(f"node '{plan.node}' goes by another decision")
-        taken = (self._now() - mark.since).total_seconds()
+        taken = (self._now() - mark.since).total_seconds()  # the taint says since when, so a restart loses nothing
         if taken < self._options.delay:
             raise _wait(plan, "the scheduler gets time to see the taint", Seconds(self._options.delay - taken))
         return self._drain(plan, node, instance, taken)
 
     def look(self, plan: NodeRemovalPlanned) -> HandlerResult | str:
         """The result for an instance that is gone; for any other, what AWS shows. Raises TryAgain and GiveUp."""
-        found = self._instance(plan)
-        return found if isinstance(found, HandlerResult) else f"instance '{plan.instance}' is {found.lifecycle} in its group"
+        instance = self._instance(plan)
+        return (
+            instance
+            if isinstance(instance, HandlerResult)
+            else f"instance '{plan.instance}' is {instance.lifecycle} in its group"
+        )
 
     def undo(self, plan: NodeRemovalPlanned) -> None:
         """Remove this removal's marks from the node, if it has them and is not ending. Raises TryAgain and GiveUp."""
         self._forget(plan)
         try:
             instance = self._instance(plan)
-        except UnderWay:
+        except UnderWay:  # the node goes with its instance, whatever it is marked with
             return
         if isinstance(instance, HandlerResult) and instance.result is Result.DONE:
             return
@@ -93,7 +96,8 @@ class NodeRemoval:
             self._nodes.change(node, **removal_marks.removed(node))
 
     def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:
-        """Terminate an instance that never became a node; but if it did become one, its pods would die, so check first."""
+        """Terminate an instance that never became a node."""
+        # If it became one meanwhile, its pods would die with it.
         here = self._nodes.of_instance(plan.instance)
         if here is not None:
             return _moved(f"instance '{plan.instance}' is node '{here}', of which the plan does not know")
@@ -101,14 +105,14 @@ class NodeRemoval:
 
     def _instance(self, plan: NodeRemovalPlanned) -> GroupInstance | HandlerResult:
         """The instance while it runs in its group; else the result. Raises UnderWay while it is on its way out."""
-        found = self._aws.group_instance(plan.instance)
-        if found is None or found[1].leaving:
+        member = self._aws.group_instance(plan.instance)
+        if member is None or member[1].leaving:
             state = self._aws.instance_states([plan.instance]).get(plan.instance)
             if state is None or state.gone:
                 return _gone(plan)
-        if found is None:
+        if member is None:
             return _moved(f"instance '{plan.instance}' runs and is in no group any more")
-        group, instance = found
+        group, instance = member
         if instance.warm:
             reason = f"instance '{plan.instance}' went back to the warm pool of group '{group}'"
             return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
@@ -129,6 +133,7 @@ class NodeRemoval:
         if strange is not None:
             return strange
         at_limit = self._at_limit(plan)
+        # AWS takes an interrupted instance anyway, so its pods are better off leaving early, even in a group at its minimum.
         if at_limit is not None and plan.reason is not RemovalReason.INTERRUPTED:
             return at_limit
         marks = removal_marks.added(node, plan.id, at=self._now(), cordon=self._options.cordon)
@@ -145,25 +150,29 @@ class NodeRemoval:
         if strange is not None:
             return strange
         wanted = {pod.uid for pod in plan.evict}
-        left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
-        bound = [pod for pod in left if not pod.leaving]
+        remaining = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
+        bound = [pod for pod in remaining if not pod.leaving]
+        # Once all are evicted, they get their grace to end in.
         limit = options.delay + plan.drain + (0 if bound else plan.grace + options.gone_margin)
-        if left and taken > limit and not (plan.reason is RemovalReason.BROKEN and not bound):
-            why = f"after {taken:.0f} s there still are {_named(left)}"
+        # The kubelet of a broken node confirms no pod's end, so what was evicted there is not waited for for ever.
+        if remaining and taken > limit and not (plan.reason is RemovalReason.BROKEN and not bound):
+            why = f"after {taken:.0f} s there still are {_named(remaining)}"
             node_events.record_kept(self._record, plan, why)
-            return HandlerResult(Result.FAILED, why, _why_left(bound))
+            # Only a budget keeps a pod from being evicted for so long: any other refusal ends the removal at once.
+            return HandlerResult(Result.FAILED, why, OutcomeDetail.BUDGET if bound else OutcomeDetail.NONE)
         if bound:
             refused = self._evict(plan, bound)
             if refused is not None:
                 raise _wait(plan, f"{_named(bound)} still to be evicted: {refused}", _EVICT_AGAIN, refused.detail)
-        if left and taken <= limit:
-            raise _wait(plan, f"{_named(left)} still there", _SOON)
+        if remaining and taken <= limit:
+            raise _wait(plan, f"{_named(remaining)} still there", _SOON)
         self._wait_for_daemons(plan, pods)
         self._wait_for_hooks(plan, node)
         return self._terminate(plan, instance)
 
     def _evict(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> TryAgain | None:
         """Evict all of these at the same time; returns what refused one of them for now. Raises Unreachable, GiveUp."""
+        # All at one time, as upstream's drain does: a pod whose budget refuses must not hold up the others.
         with ThreadPoolExecutor(self._options.evictions) as pool:
             answers = list(pool.map(lambda pod: self._evicted(plan, pod), pods))
         final = next((answer for answer in answers if isinstance(answer, GiveUp | Unreachable)), None)
@@ -182,22 +191,22 @@ class NodeRemoval:
         return None
 
     def _wait_for_daemons(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> None:
-        """Evict the pods of DaemonSets and give them their time; it is no obstacle if they do not end."""
+        """Evict the pods of DaemonSets and give them their time."""
         wanted = {pod.uid for pod in plan.daemons}
-        left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
-        if not left:
+        remaining = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
+        if not remaining:
             return
         if (plan.id, "daemons") not in self._since:
-            for pod in left:
+            for pod in remaining:
                 self._evicted(plan, pod)
-        longest = min(plan.grace, max(pod.grace for pod in left))
-        if self._waited(plan, "daemons") < longest:
-            raise _wait(plan, f"{_named(left)} of DaemonSets still there", _SOON)
+        longest = min(plan.grace, max(pod.grace for pod in remaining))
+        if self._waited(plan, "daemons") < longest:  # after that they go with the node
+            raise _wait(plan, f"{_named(remaining)} of DaemonSets still there", _SOON)
 
     def _wait_for_hooks(self, plan: NodeRemovalPlanned, node: DrainableNode) -> None:
-        held = [key for key in node.annotations if key.startswith(HOOK)]
-        if held and self._waited(plan, "hooks") < self._options.hooks:
-            raise _wait(plan, f"annotation '{held[0]}' holds the node", _SOON)
+        hooks = [key for key in node.annotations if key.startswith(HOOK)]
+        if hooks and self._waited(plan, "hooks") < self._options.hooks:
+            raise _wait(plan, f"annotation '{hooks[0]}' holds the node", _SOON)
 
     def _check_permit(self, plan: NodeRemovalPlanned) -> None:
         self._permit.check("removing node", plan.node or plan.instance)
@@ -214,8 +223,8 @@ class NodeRemoval:
     def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:
         at_limit = self._at_limit(plan)
         if plan.reason is RemovalReason.INTERRUPTED and (at_limit is not None or self._taken_by_aws(plan)):
-            left = f"node '{plan.node}' is empty; AWS takes instance '{plan.instance}', and its group starts another one"
-            return HandlerResult(Result.DONE, left, OutcomeDetail.APPLIED)
+            reason = f"node '{plan.node}' is empty; AWS takes instance '{plan.instance}', and its group starts another one"
+            return HandlerResult(Result.DONE, reason, OutcomeDetail.APPLIED)
         at_minimum = at_limit is not None and at_limit.detail is OutcomeDetail.AT_LIMIT
         replaced = at_minimum and plan.reason is RemovalReason.UNREGISTERED  # it is no node, so the group lacks one already
         if at_limit is not None and not replaced:
@@ -242,20 +251,21 @@ class NodeRemoval:
         group = self._aws.group(plan.group)
         if group is None:
             return _moved(f"group '{plan.group}' is gone")
-        held = group.unscalable or (SUSPENDED if "Terminate" in group.suspended else "")
-        if held:
-            return HandlerResult(Result.REFUSED, f"group '{plan.group}': {held}", OutcomeDetail.INVALID)
+        hindrance = group.unscalable or (SUSPENDED if "Terminate" in group.suspended else "")
+        if hindrance:
+            return HandlerResult(Result.REFUSED, f"group '{plan.group}': {hindrance}", OutcomeDetail.INVALID)
         if group.desired <= group.least:
             reason = f"group '{plan.group}' wants {group.desired} nodes, and may not have less than {group.least}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
         if self._options.protect:
-            instance_protection.protect(self._aws, group)
+            group_size.protect_instances(self._aws, group)
         return None
 
     def _strange(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> HandlerResult | None:
         """The result for a node with pods that the plan does not know of; None for any other."""
-        known = {pod.uid for pod in (*plan.evict, *plan.daemons)}
-        new = [pod for pod in pods if not (pod.pod.uid in known or pod.stays or pod.finished or pod.leaving)]
+        planned = {pod.uid for pod in (*plan.evict, *plan.daemons)}
+        # The scheduler was faster than the taint; whether such a pod has another place was not considered.
+        new = [pod for pod in pods if not (pod.pod.uid in planned or pod.stays or pod.finished or pod.leaving)]
         return _moved(f"node '{plan.node}' has {_named(new)}, which the plan does not know of") if new else None
 
 
@@ -269,11 +279,6 @@ def _gone(plan: NodeRemovalPlanned) -> HandlerResult:
 
 def _wait(plan: NodeRemovalPlanned, why: str, after: Seconds, detail: OutcomeDetail = OutcomeDetail.NONE) -> TryAgain:
     return TryAgain(doing="removing node", to=plan.node or plan.instance, answer=why, after=after, detail=detail)
-
-
-def _why_left(bound: Sequence[NodePod]) -> OutcomeDetail:
-    """What kept a pod from being evicted in all this time: its budget, because any other refusal ends the removal at once."""
-    return OutcomeDetail.BUDGET if bound else OutcomeDetail.NONE
 
 
 def _named(pods: Sequence[NodePod]) -> str:

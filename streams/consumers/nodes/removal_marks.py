@@ -1,8 +1,7 @@
 """The marks on a node that is being removed: upstream's taint, which tells others to leave it alone, and our own label.
 
 The node itself carries everything that a restart must know about its removal: since when (the taint's value, in seconds since the
-epoch), for which decision (a label, which also finds such nodes), and whether we cordoned it. A node that others cordoned stays
-cordoned when the marks go.
+epoch), for which decision (a label, which also finds such nodes), and whether we cordoned it.
 """
 
 import hashlib
@@ -30,15 +29,16 @@ class RemovalMark:
 
 def digest(decision: str) -> str:
     """The digest that names a decision in a label."""
-    return hashlib.sha256(decision.encode()).hexdigest()[:32]
+    return hashlib.sha256(decision.encode()).hexdigest()[:32]  # a label's value has at most 63 characters, and no slash
 
 
 def read(node: DrainableNode) -> RemovalMark | None:
-    """Our mark on a node; None when there is none. An invalid time counts as long past."""
+    """Our mark on a node; None when there is none."""
     label = node.labels.get(MARK)
     if label is None:
         return None
     since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TO_BE_DELETED), "")
+    # A time that somebody spoiled counts as long past, so that the removal comes to its end and does not hang.
     seconds = int(since) if since.isdecimal() and len(since) < len("99999999999") else 0
     return RemovalMark(label, datetime.fromtimestamp(seconds, UTC))
 
@@ -62,7 +62,7 @@ def added(node: DrainableNode, decision: str, *, at: datetime, cordon: bool) -> 
     )
     metadata: Json = {"labels": {MARK: name}}
     spec: Json = {"taints": [*_others(node), *ours]}
-    if cordon and not node.unschedulable:
+    if cordon and not node.unschedulable:  # a node that others cordoned stays cordoned when the marks go
         metadata["annotations"], spec["unschedulable"] = {CORDONED: "true"}, True
     return {"metadata": metadata, "spec": spec}
 

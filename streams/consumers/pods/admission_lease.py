@@ -1,7 +1,7 @@
 """Whether a webhook is running that would change the requests of an evicted pod's successor, by the Lease that it renews.
 
 Without one the successor would come back unchanged and be evicted again. Upstream's updater checks the Lease of its own webhook
-in the same way (pkg/utils/status/status_validator.go), once a minute; we check it before each eviction.
+in the same way (pkg/utils/status/status_validator.go).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class AdmissionLease:
         self._objects, self._name, self._most, self._now = objects, name, most, now
 
     def objection(self) -> str | None:
-        """See Objection."""
+        """Why nobody may be evicted now; None when nothing speaks against it. Raises TryAgain and GiveUp."""
         lease = self._objects.find(self._name)
         if lease is None:
             return f"no webhook is at work that would change the pod's successor: there is no Lease '{self._name}'"
@@ -32,7 +32,7 @@ class AdmissionLease:
         if renewed is None:
             return f"whether a webhook is at work cannot be said: Lease '{self._name}' has no time that can be read"
         age = self._now() - renewed
-        if -self._most <= age <= self._most:
+        if -self._most <= age <= self._most:  # two machines' clocks may differ a little
             return None
         if age < timedelta(0):
             return f"whether a webhook is at work cannot be said: Lease '{self._name}' was renewed at {renewed}, which is ahead"
@@ -44,7 +44,7 @@ class AdmissionLease:
 
 def _time(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(text))
+        at = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return at if at.tzinfo is not None else None

@@ -64,12 +64,13 @@ class Evictions:
         if not same(now, plan.expect):
             reason = f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
-        if (objected := self._objection()) is not None:
-            return HandlerResult(Result.REFUSED, objected, OutcomeDetail.NO_WEBHOOK)
+        # Before each eviction; upstream asks once a minute, and a webhook may go within one.
+        if (objection := self._objection()) is not None:
+            return HandlerResult(Result.REFUSED, objection, OutcomeDetail.NO_WEBHOOK)
         self._permit.check("evicting", f"{pod.pod.namespace}/{pod.pod.name}")
         try:
             self._client.evict(pod.pod)
-        except GiveUp:
+        except GiveUp:  # it may have been the answer that the pod is gone
             if find_live(self._client, plan.pod) is None:
                 return _gone(plan)
             raise

@@ -12,12 +12,11 @@ from schemas.names import Amounts
 
 MOST_FACTOR = 100
 """How many times more than before a container may request at once, ..."""
+# ... counted from this much, because a small request may well have been a guess: 10 cores and 12.5 GiB are never too many.
 LEAST_CORES, LEAST_MEMORY = 0.1, 128 << 20
-"""... counted from this much, because a small request may well have been a guess: 10 cores and 12.5 GiB are never too many."""
 MOST_CUT = 1000
 """How many times less than before a container may request at once."""
-MOST_LIMIT = 10
-"""How many times what the largest node has the limits of a pod may be in all; some beyond it are usual."""
+MOST_LIMIT = 10  # times what the largest node has, for a pod's limits in all; limits somewhat beyond a node are usual
 
 
 def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
@@ -27,14 +26,14 @@ def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
 
 def _objections(plan: ResizePlanned, largest_node: Amounts | None) -> Iterator[str]:
     for what, amounts in (("requests", plan.requests), ("limits", plan.limits)):
-        for name, each in amounts.items():
-            yield from bounds.amounts(f"{what}['{name}']", each)
-    for name, each in plan.requests.items():
+        for name, amount in amounts.items():
+            yield from bounds.amounts(f"{what}['{name}']", amount)
+    for name, amount in plan.requests.items():
         before = plan.expect.get(name, Amounts())
-        yield from _leap(f"requests['{name}'].cpu", before.cpu, each.cpu, LEAST_CORES)
-        yield from _leap(f"requests['{name}'].memory", before.memory, each.memory, LEAST_MEMORY)
-        yield from _cut(f"requests['{name}'].cpu", before.cpu, each.cpu)
-        yield from _cut(f"requests['{name}'].memory", before.memory, each.memory)
+        yield from _leap(f"requests['{name}'].cpu", before.cpu, amount.cpu, LEAST_CORES)
+        yield from _leap(f"requests['{name}'].memory", before.memory, amount.memory, LEAST_MEMORY)
+        yield from _cut(f"requests['{name}'].cpu", before.cpu, amount.cpu)
+        yield from _cut(f"requests['{name}'].memory", before.memory, amount.memory)
     if largest_node is not None:
         for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
             largest = getattr(largest_node, resource)
@@ -53,10 +52,10 @@ def _cut(path: str, before: float | None, after: float | None) -> Iterator[str]:
         yield f"{path} is {after:g}, less than a {MOST_CUT}th of what it was ({before:g})"
 
 
-def _beyond(says: str, asked: float, largest: float | None, times: int) -> Iterator[str]:
-    if largest is not None and asked > largest * times:
+def _beyond(says: str, total: float, largest: float | None, times: int) -> Iterator[str]:
+    if largest is not None and total > largest * times:
         most = "" if times == 1 else f", of which {times} times as much is the most"
-        yield f"{says.format(asked)} in all, and the largest node has {largest:g} for pods{most}"
+        yield f"{says.format(total)} in all, and the largest node has {largest:g} for pods{most}"
 
 
 def _sum(requests: Mapping[str, Amounts], resource: str) -> float:

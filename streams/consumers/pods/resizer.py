@@ -26,6 +26,7 @@ from streams.consumers.pods.pod_events import record_resize
 from streams.errors import GiveUp, TryAgain, UnderWay
 from streams.log_context import LogContext
 
+_log = structlog.get_logger(__name__)
 _VERDICTS = {
     ResizeState.INFEASIBLE: (OutcomeDetail.INFEASIBLE, "the node could never hold it"),
     ResizeState.ERROR: (OutcomeDetail.NODE_ERROR, "the kubelet could not do it"),
@@ -129,17 +130,9 @@ def _under_way(plan: ResizePlanned, detail: OutcomeDetail, answer: str) -> Under
     return UnderWay(doing="resizing", to=to, answer=answer, after=LOOK_AGAIN, detail=detail)
 
 
-# Whether a resize would set a container's memory limit below what the container uses: then it would be killed at once.
-#
-# From Kubernetes 1.34 on the kubelet checks this too, but after it has accepted the resize; we check before. Use that is not
-# measured holds nothing back.
-
-
-_log = structlog.get_logger(__name__)
-
-
 def memory_refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
-    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins again."""
+    """The refusal if a memory limit would fall below what its container uses, which would be killed at once; else None."""
+    # From Kubernetes 1.34 on the kubelet checks this, too, but only after it has accepted the resize.
     lowered = dict(_lowered(pod, plan))
     used = _used(client, pod) if lowered else {}
     for name, limit in lowered.items():
@@ -152,12 +145,13 @@ def memory_refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> Hand
 
 def _lowered(pod: Pod, plan: ResizePlanned) -> list[tuple[str, Bytes]]:
     """The containers whose memory limit is lowered while they run, and the new limits."""
-    found = []
+    lowered = []
     for container in pod.containers:
         after, before = plan.limits.get(container.name, Amounts()).memory, container.limits.memory
+        # A container that the resize restarts begins again, with little in use.
         if after is not None and (before is None or after < before) and "memory" not in container.restarts_on:
-            found.append((container.name, after))
-    return found
+            lowered.append((container.name, after))
+    return lowered
 
 
 def _used(client: ClusterClient, pod: Pod) -> dict[str, Amounts]:
@@ -165,5 +159,5 @@ def _used(client: ClusterClient, pod: Pod) -> dict[str, Amounts]:
         usage = client.pod_usage(pod.pod.namespace, pod.pod.name)
     except (TryAgain, GiveUp) as error:
         _log.warning("use cannot be read, the kubelet looks at it", pod=f"{pod.pod.namespace}/{pod.pod.name}", error=str(error))
-        return {}
+        return {}  # use that is not measured holds nothing back
     return {} if usage is None else dict(usage.containers)

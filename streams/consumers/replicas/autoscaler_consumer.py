@@ -1,10 +1,9 @@
 """Keeps the objects of EHPAs in their desired state: generated autoscalers, predictions, substitutes, and the status of each.
 
 From the log it reads which EHPAs and predictions exist, their forecasts and the control record. It reads everything else from the
-API server at the moment of a pass. A pass over an object is due when the log brings news of it, and again after a while, because
-the log may miss what somebody changed by hand. So it does not matter where an earlier process was killed: the next pass finds the
-world as it is. These objects are not decisions to carry out once; the consumer keeps them in shape, like the status of a VPA. The
-scaler carries out plans to scale, each of them once.
+API server at the moment of a pass. So it does not matter where an earlier process was killed: the next pass finds the world as it
+is. These objects are not decisions to carry out once; the consumer keeps them in shape, like the status of a VPA. The scaler
+carries out plans to scale, each of them once.
 """
 
 import heapq
@@ -25,9 +24,10 @@ from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetai
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.scaling import ScaleStrategy
 from schemas.units import Seconds
-from streams import own_faults, refused_records
+from streams import own_faults
 from streams.compacted_copy import read_present
 from streams.consumers import forecast_lookback
+from streams.consumers.executing.acting_consumer import ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
@@ -37,21 +37,16 @@ from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.decision_view import DecisionView
-from streams.errors import EdgeError, LogUnavailable, TryAgain, Unreachable
-from streams.log.log_port import NewRecord, Record
+from streams.errors import EdgeError, TryAgain, Unreachable
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 from streams.own_faults import OwnFaults
 
 _SOURCE = "/ullage/consumer/autoscalers"
-_IDLE = 0.2
-"""Seconds between looks at the log."""
-_LOG_AGAIN = 1.0
-"""Seconds until the consumer tries the log again after it was unavailable."""
 _AT_ONCE = 100
 """The most objects to look at between two looks at the log."""
-_REFUSED_AGAIN = 60.0
-"""Seconds until the consumer retries a pass that was refused for good: somebody may have granted the missing right since."""
+_REFUSED_AGAIN = 60.0  # seconds after a refusal for good: somebody may have granted the missing right since
 _log = structlog.get_logger(__name__)
 
 _ALREADY = OutcomeDetail.ALREADY_DONE
@@ -74,8 +69,8 @@ class AutoscalerOptions:
 _Ended = PassReport | EdgeError
 
 
-class AutoscalerConsumer:
-    """The consumer of the context's cluster. While another instance holds the `lease`, it only reads; it never renews it."""
+class AutoscalerConsumer(ActingConsumer):
+    """The consumer of the context's cluster. The scaler beside it renews the `lease`."""
 
     def __init__(
         self,
@@ -86,8 +81,8 @@ class AutoscalerConsumer:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._context, self._reconciler, self._options = context, reconciler, options or AutoscalerOptions()
-        self._lease, self._clock = lease, clock
+        super().__init__(context, lease)
+        self._reconciler, self._options, self._clock = reconciler, options or AutoscalerOptions(), clock
         self._limit = RateLimit(self._options.rate, self._options.burst, clock=clock)
         self._pool = ThreadPoolExecutor(self._options.writers, thread_name_prefix="autoscalers")
         self._control, self._faults = ControlState(context), OwnFaults("autoscalers")
@@ -104,14 +99,13 @@ class AutoscalerConsumer:
         self._away = float("-inf")
         self._objection: str | None = ""
         self._refused: dict[str, str] = {}
-        self._unpublished: list[NewRecord] = []
 
     def poll_once(self) -> int:
         """Read the log to its end and look at some objects. Returns how many outcomes it appended. Raises LogUnavailable."""
         appended = self._flush()
         self._read()
         now = self._control.now
-        if now is None or self._clock() < self._away or (self._lease is not None and not self._lease.held):
+        if now is None or self._clock() < self._away or not self._may_act:
             return appended
         for key, ended in self._run_due(now):
             self._finish(key, ended, now)
@@ -133,12 +127,7 @@ class AutoscalerConsumer:
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, but do nothing while the log is unavailable."""
         try:
-            while not stop.is_set():
-                try:
-                    self.poll_once()
-                except LogUnavailable:  # the process logs it once for all that it runs
-                    stop.wait(_LOG_AGAIN)
-                stop.wait(_IDLE)
+            super().run(stop)
         finally:
             self._pool.shutdown(cancel_futures=True)
 
@@ -171,6 +160,7 @@ class AutoscalerConsumer:
         for record in self._cursor.catch_up():
             self._apply(record)
         objection = self._control.objection()
+        # The status of every object gives the reason, so each one is due when a pause or a mode begins or ends.
         if objection != self._objection:
             self._objection = objection
             self._due.update(dict.fromkeys(self._due, float("-inf")))
@@ -206,9 +196,10 @@ class AutoscalerConsumer:
                 pass
 
     def _plan_decided(self, event: ScalingDecision) -> None:
-        """Keep the newest decision about an EHPA, and look at it if its status may have to say something new."""
+        """Keep the newest decision about an EHPA."""
         before = self._decided.get(event.ehpa)
         self._decided[event.ehpa] = event
+        # A decision that shows nothing new is not worth a pass, which is several requests to the API server.
         if before is None or _shown(before) != _shown(event):
             self._look_soon(event.ehpa)
 
@@ -234,11 +225,12 @@ class AutoscalerConsumer:
             self._due[key] = min(self._due.get(key, now), now)
 
     def _forget(self, key: str) -> None:
-        """Drop an object that is gone or replaced, and look soon at the EHPAs that it kept from their target."""
+        """Drop an object that is gone or replaced."""
         before = self._objects.pop(key, None)
         self._due.pop(key, None)
         self._refused.pop(key, None)
         if isinstance(before, EhpaChanged):
+            # The target is free now for an EHPA that was kept from it.
             rivals = self._of_target.get(before.target, set())
             rivals.discard(key)
             for rival in rivals:
@@ -252,6 +244,7 @@ class AutoscalerConsumer:
         due = [(at, place, key) for place, (key, at) in enumerate(self._due.items()) if at <= real]
         keys = [key for _, _, key in heapq.nsmallest(_AT_ONCE, due)]
         for key in keys:
+            # Again after a while without any news, because the log may miss what somebody changed by hand.
             self._due[key] = real + self._again(self._objects[key])
         return list(self._pool.map(lambda key: (key, self._run_pass(self._objects[key], now)), keys))
 
@@ -297,7 +290,7 @@ class AutoscalerConsumer:
         if not isinstance(policy, EhpaChanged) or not policy.target:
             return []
         objects = (self._objects.get(key) for key in list(self._of_target.get(policy.target, ())))
-        return [each for each in objects if isinstance(each, EhpaChanged)]
+        return [ehpa for ehpa in objects if isinstance(ehpa, EhpaChanged)]
 
     def _finish(self, key: str, ended: _Ended, at: datetime) -> None:
         policy = self._objects.get(key)
@@ -305,6 +298,7 @@ class AutoscalerConsumer:
             return
         if isinstance(ended, PassReport):
             faults = "; ".join(write.fault for write in ended.writes if write.fault)
+            # A write that fails in every pass is one outcome, not one each half minute.
             new = faults != self._refused.get(key, "")
             self._refused[key] = faults
             for write in ended.writes:
@@ -318,7 +312,7 @@ class AutoscalerConsumer:
 
     def _publish(self, policy: _Policy, generation: int, write: ObjectWrite, at: datetime) -> None:
         """Queue the outcome of one write."""
-        context, failed = self._context, bool(write.fault)
+        failed = bool(write.fault)
         which = f"refused/{times.to_ms(at)}" if failed else write.version
         event = ObjectWritten(
             id=f"{policy.key}/{write.kind}/{write.change}/{which}",
@@ -333,18 +327,8 @@ class AutoscalerConsumer:
             result=Result.FAILED if failed else Result.DONE,
             reason=write.fault or write.reason,
         )
-        partition = context.topics.partition_of(context.cluster)
-        self._unpublished.append(
-            context.codec.encode(event, topic="outcomes", key=context.cluster, partition=partition, source=_SOURCE)
-        )
+        self._unpublished.append(encode_outcome(self._context, event, source=_SOURCE))
         _log.info("finished", action=str(write.change), policy=policy.key, result=event.result.value, reason=event.reason)
-
-    def _flush(self) -> int:
-        """Append the queued outcomes and return how many. No new pass starts before the log has accepted them."""
-        if self._unpublished:
-            refused_records.append(self._context.log, self._context.topics, self._unpublished)
-        published, self._unpublished = self._unpublished, []
-        return len(published)
 
 
 def _shown(decided: ScalingDecision) -> tuple[object, ...]:

@@ -22,12 +22,12 @@ def rival(key: str, contenders: Sequence[EhpaChanged], decided: Mapping[str, Sca
 
 
 def _governing(contenders: Sequence[EhpaChanged], decided: Mapping[str, ScalingDecision]) -> EhpaChanged | None:
-    """Of several verdicts the newest counts: the forecaster looks at one EHPA after the other."""
     claims = [contender for contender in contenders if contender.claims]
     chosen = {claim.key: at for claim in claims if (at := _chosen(claim, decided.get(claim.key))) is not None}
+    # The forecaster looks at one EHPA after the other, so there may be two verdicts, of which the newer counts.
     if chosen:
         return min(
-            (claim for claim in claims if claim.key in chosen), key=lambda each: (-chosen[each.key].timestamp(), each.rank)
+            (claim for claim in claims if claim.key in chosen), key=lambda claim: (-chosen[claim.key].timestamp(), claim.rank)
         )
     return min(claims, key=lambda claim: claim.rank, default=None)
 

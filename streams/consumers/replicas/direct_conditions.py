@@ -25,23 +25,22 @@ _MESSAGES: Mapping[str, str] = {
     "ScaleUpLimit": "more replicas are desired than the rates allow to add now",
     "ScaleDownLimit": "fewer replicas are desired than the rates allow to remove now",
 }
-_SILENT = ("paused", "rival", "scale")
-"""Guards of which the status says more elsewhere, and which tell nothing of the metrics."""
+_SILENT = ("paused", "rival", "scale")  # the status says more of these elsewhere, and they tell nothing of the metrics
 
 
 def of(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> list[HpaCondition]:
     """The conditions after a decision. `scaled`: the last thing that the scaler did; `forbidden`: the control record's reason."""
-    found = [_able(decided, scaled, forbidden)]
+    shown = [_able(decided, scaled, forbidden)]
     if isinstance(decided, ReplicasRefused) and decided.guard != "no-metric":
         if decided.guard not in _SILENT:
-            found.append(HpaCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
-        return found
+            shown.append(HpaCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
+        return shown
     conditions = decided.conditions or HpaConditions()
     for kind, condition in (("ScalingActive", conditions.active), ("ScalingLimited", conditions.limited)):
         status, _, reason = condition.partition("/")
         if reason:
-            found.append(HpaCondition(kind, status, reason, _message(decided, reason)))
-    return found
+            shown.append(HpaCondition(kind, status, reason, _message(decided, reason)))
+    return shown
 
 
 def without_scale(message: str) -> list[HpaCondition]:
@@ -58,7 +57,7 @@ def at_zero() -> list[HpaCondition]:
 
 
 def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> HpaCondition:
-    """Whether the target can be scaled: a plan to scale it counts as carried out only once it is."""
+    """Whether the target can be scaled."""
     if forbidden is not None:
         return HpaCondition("AbleToScale", "False", "ChangesNotAllowed", forbidden)
     if isinstance(decided, ReplicasRefused) and decided.guard == "scale":
@@ -66,6 +65,7 @@ def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: st
     planned = decided if isinstance(decided, ReplicasPlanned) else None
     if planned is not None and scaled is not None and scaled.result is not Result.DONE:
         return HpaCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
+    # A plan counts as carried out only once its outcome is in the log.
     if planned is not None and scaled is not None and scaled.decision == planned.id:
         return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {planned.replicas} replicas")
     status, _, reason = (decided.conditions or HpaConditions()).able.partition("/")
@@ -86,8 +86,8 @@ def _message(decided: ScalingDecision, reason: str) -> str:
 
 def _highest(plan: ReplicasPlanned) -> str:
     """The metric that asks for the most replicas, and whether that is its forecast."""
-    found = [proposal for proposal in plan.proposals if proposal.replicas is not None]
-    most = max(found, key=lambda each: each.replicas or 0, default=None)
+    proposals = [proposal for proposal in plan.proposals if proposal.replicas is not None]
+    most = max(proposals, key=lambda proposal: proposal.replicas or 0, default=None)
     if most is None:
         return "its metrics"
     return f"the forecast of {most.identifier}" if most.origin is ProposalOrigin.FORECAST else most.identifier

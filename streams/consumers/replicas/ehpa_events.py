@@ -1,7 +1,6 @@
 """What `kubectl describe` shows of an EHPA: what was made for it, and what failed, by upstream's reasons.
 
-Nothing depends on an event. A failure that lasts is said once an hour, which is as long as the API server remembers it.
-Source of the reasons: pkg/controller/ehpa of Crane.
+Nothing depends on an event. Source of the reasons: pkg/controller/ehpa of Crane.
 """
 
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ _OTHERS = {
     "FailedScale": "FailedManualScale",
     "FailedUpdateStatus": "FailedUpdateStatus",
 }
-_HOUR = 3600.0
+_HOUR = 3600.0  # a failure that lasts is said again when the API server has forgotten its event (--event-ttl is an hour)
 
 
 class EhpaEvents:
@@ -65,11 +64,11 @@ class EhpaEvents:
 
     @contextmanager
     def told(self, order: PassOrder, report: PassReport) -> Iterator[None]:
-        """Write the events of the pass inside, whether or not it ends well, unless the API server does not answer."""
+        """Write the events of the pass inside, whether or not it ends well."""
         try:
             yield
         except EdgeError as error:
-            if not isinstance(error, Unreachable):
+            if not isinstance(error, Unreachable):  # each event would run into a time-out of its own
                 self._tell(order, report)
             raise
         self._tell(order, report)

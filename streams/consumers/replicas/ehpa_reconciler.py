@@ -32,8 +32,7 @@ Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows the current values of an HPA's metrics."""
-_LONGEST_METRICS = 100_000
-"""The most characters of `CURRENT_METRICS`; all annotations of an object together may have 256 KiB."""
+_LONGEST_METRICS = 100_000  # characters; all annotations of an object together may have 256 KiB
 _SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 """Kinds whose scale is in the log, so that the forecaster can plan their replicas."""
 
@@ -130,11 +129,12 @@ class _EhpaPass:
         if self._order.unsupported and (self._order.rival or not self._is_direct):
             self._leave_as_it_is()
         if self._order.rival:
-            if self._order.objection is None:  # if a workload has two HPAs, Kubernetes scales it by neither
+            if self._order.objection is None:  # of a workload that two HPAs name, Kubernetes scales it by neither
                 self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
             self._result.nothing = self._order.objection is None
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
+        # Somebody put it there by hand, and Kubernetes' own HPA leaves such a target alone, too.
         if scale.replicas == 0 and self._spec.get("minReplicas") != 0:
             self._result.current = self._result.expected = 0
             self._result.scaling = direct_conditions.at_zero()
@@ -145,6 +145,7 @@ class _EhpaPass:
                 self._show_replicas(scale)
             raise _Stop("ChangesNotAllowed", self._order.objection)
         preview, direct = self._spec.get("scaleStrategy") == "Preview", self._is_direct
+        # A preview's HPA points at the Substitute, which must be there before it, and is removed only after it points elsewhere.
         if preview and not direct:
             self._try("FailedReconcileSubstitute", lambda: self._substitute(scale))
         self._try("FailedReconcilePrediction", self._prediction)
@@ -156,10 +157,8 @@ class _EhpaPass:
             self._scaling(scale, direct=direct)
 
     def _leave_as_it_is(self) -> None:
-        """Nobody can carry the EHPA out, so it scales nothing: an HPA that follows from an earlier version of it goes on.
-
-        Unless another EHPA names the target: if a workload has two HPAs, Kubernetes scales it by neither.
-        """
+        """Nobody can carry the EHPA out, so it scales nothing: an HPA that follows from an earlier version of it goes on."""
+        # Unless another EHPA names the target, too: of a workload that two HPAs name, Kubernetes scales it by neither.
         if self._order.contested and self._order.objection is None:
             self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
         self._look_only()
@@ -185,8 +184,8 @@ class _EhpaPass:
             raise _Stop("FailedScale", refused)
 
     def _show_replicas(self, scale: FoundScale) -> None:
-        """Show what an HPA's status would. A preview expects what is planned, as nobody carries it out."""
-        decided = self._order.decided
+        """Show what an HPA's status would."""
+        decided = self._order.decided  # a preview expects what is planned, as nobody carries it out
         is_preview = isinstance(decided, ReplicasPlanned) and decided.carried_out_by is ScalingMode.PREVIEW
         self._result.current = scale.there
         self._result.expected = decided.replicas if isinstance(decided, ReplicasPlanned) and is_preview else scale.replicas
@@ -194,7 +193,7 @@ class _EhpaPass:
             self._result.scaling = direct_conditions.of(decided, self._order.scaled, self._order.objection)
         else:
             before = scaling_conditions(self._live.get("status") or {})
-            self._result.scaling = [HpaCondition(**each) for each in before]
+            self._result.scaling = [HpaCondition(**condition) for condition in before]
 
     @property
     def _failed_before(self) -> str:
@@ -210,13 +209,13 @@ class _EhpaPass:
         ref = self._spec.get("scaleTargetRef") or {}
         kind, name, version = (str(ref.get(word) or "") for word in ("kind", "name", "apiVersion"))
         try:
-            found = self._clients.scales.find(ControllerKey(self._order.namespace, kind, name, version))
+            scale = self._clients.scales.find(ControllerKey(self._order.namespace, kind, name, version))
         except GiveUp as error:
             raise self._no_scale(str(error)) from error
-        if found is None:
+        if scale is None:
             self._result.nothing = True
             raise self._no_scale(f"{kind} '{self._order.namespace}/{name}' has no scale, or does not exist")
-        return found
+        return scale
 
     def _no_scale(self, message: str) -> _Stop:
         self._result.scaling = direct_conditions.without_scale(message)
@@ -234,15 +233,17 @@ class _EhpaPass:
         try:
             step()
         except EdgeError as error:
+            # Neither says anything of the EHPA: nobody answered, or an object changed meanwhile, and the pass is tried again.
             if isinstance(error, Unreachable) or (isinstance(error, TryAgain) and error.detail is OutcomeDetail.MOVED):
                 raise
             raise _Stop(reason, str(error)) from error
 
     def _substitute(self, scale: FoundScale) -> None:
-        """Show for one round what the HPA proposed, then reset the Substitute to the actual replicas, as upstream does."""
+        """Show what the HPA proposed, then reset the Substitute to the actual replicas."""
         keeper, namespace = self._clients.substitutes, self._order.namespace
         manifest = self._generator.substitute(self._live)
         live = self._apply(keeper, "Substitute", manifest)
+        # The HPA writes `spec.replicas` of the Substitute; for one round the status shows that proposal, as upstream does.
         proposed = (live.get("spec") or {}).get("replicas")
         if proposed is None:
             live = keeper.merge(namespace, self._child, {"spec": {"replicas": scale.replicas}})
@@ -266,8 +267,8 @@ class _EhpaPass:
 
     @property
     def _forecast(self) -> LoadForecast | None:
-        found = self._order.forecast
-        return None if found is None or found.withdrawn or found.uid != self._uid else found
+        forecast = self._order.forecast
+        return None if forecast is None or forecast.withdrawn or forecast.uid != self._uid else forecast
 
     def _hpa(self, scale: FoundScale, *, direct: bool) -> None:
         if direct:
@@ -282,6 +283,7 @@ class _EhpaPass:
         if wanted.manifest is None:
             raise GiveUp(doing="making", to=f"HorizontalPodAutoscaler '{self._child}'", answer=wanted.why_not)
         live = self._apply(self._clients.hpas, "HorizontalPodAutoscaler", wanted.manifest)
+        # Server-side apply keeps what others added, and an addition to the behaviour changes what the autoscaler does.
         foreign = object_drift.foreign_behavior(live, wanted.manifest)
         if foreign is not None:
             live = self._clients.hpas.merge(self._order.namespace, self._child, foreign)
@@ -311,16 +313,17 @@ class _EhpaPass:
 
     def _remove(self, keeper: ObjectKeeper, kind: str) -> None:
         """Delete an object of ours that the EHPA, as it is now, does not want."""
-        found = keeper.find(self._order.namespace, self._child)
-        if found is None or not self._is_ours(found) or found["metadata"].get("deletionTimestamp"):
+        live = keeper.find(self._order.namespace, self._child)
+        if live is None or not self._is_ours(live) or live["metadata"].get("deletionTimestamp"):
             return
-        if keeper.delete(self._order.namespace, self._child, str(found["metadata"]["uid"])):
-            self._wrote(kind, ObjectChange.DELETED, found, "the EHPA does not want it any more")
+        if keeper.delete(self._order.namespace, self._child, str(live["metadata"]["uid"])):
+            self._wrote(kind, ObjectChange.DELETED, live, "the EHPA does not want it any more")
 
-    def _is_ours(self, found: Mapping[str, Any]) -> bool:
-        """Whether the object has this EHPA's label, or is owned by it, in case somebody removed the label."""
-        about = found["metadata"]
-        owners = [each.get("uid") for each in about.get("ownerReferences") or () if each.get("controller")]
+    def _is_ours(self, live: Mapping[str, Any]) -> bool:
+        """Whether the object has this EHPA's label, or is owned by it."""
+        about = live["metadata"]
+        owners = [owner.get("uid") for owner in about.get("ownerReferences") or () if owner.get("controller")]
+        # Either is enough: somebody may have removed the label.
         return self._uid in ((about.get("labels") or {}).get(EHPA_UID), *owners)
 
     def _wrote(self, kind: str, change: ObjectChange, live: Mapping[str, Any], reason: str) -> None:
@@ -361,14 +364,11 @@ def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
 def write_forecasts(
     tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
 ) -> Json | None:
-    """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready.
-
-    A write is due when the forecasts end too soon (once in a window, as upstream does), when other metrics can be forecast, or
-    when the condition changes.
-    """
+    """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready."""
     before, now = live.get("status") or {}, to_seconds(order.at)
     forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
+    # Once in a window for the forecasts' sake, as upstream does, and not with each new forecast.
     if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(_ready_condition(live)) != _meaning(condition):
         status = tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
@@ -390,5 +390,5 @@ def _ready_condition(tsp: Mapping[str, Any]) -> Json | None:
 
 
 def _replacing(status: Json) -> Json:
-    """The status with explicit nulls, because a merge patch keeps every field that it does not name."""
+    # A merge patch keeps every field that it does not name.
     return {**dict.fromkeys(("expectReplicas", "currentReplicas", "lastScaleTime")), **status}

@@ -1,7 +1,6 @@
 """The status of an EHPA in the API's own words: the findings of one pass, laid over the status that the object has.
 
-A condition whose status does not change keeps its time, and conditions that no longer apply disappear. Upstream rewrites the time
-in every pass and keeps every condition for ever.
+Upstream keeps every condition for ever; here those that no longer apply disappear.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,34 +42,38 @@ class EhpaFindings:
     left_out: list[str] = field(default_factory=list)
 
 
-def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime) -> Json:
+def desired_status(before: Mapping[str, Any], findings: EhpaFindings, at: datetime) -> Json:
     """The status that the object should have; equal to `before` if nothing is new."""
-    kept = ("lastScaleTime",) if found.nothing else ("expectReplicas", "currentReplicas", "lastScaleTime")
+    kept = ("lastScaleTime",) if findings.nothing else ("expectReplicas", "currentReplicas", "lastScaleTime")
     status: Json = {key: before[key] for key in kept if key in before}
-    seen = {} if found.hpa is None else found.hpa.get("status") or {}
-    if found.hpa is not None:
+    seen = {} if findings.hpa is None else findings.hpa.get("status") or {}
+    if findings.hpa is not None:
         status["expectReplicas"] = int(seen.get("desiredReplicas") or 0)
         status["currentReplicas"] = int(seen.get("currentReplicas") or 0)
         if seen.get("lastScaleTime"):
             status["lastScaleTime"] = seen["lastScaleTime"]
-    if found.current is not None:
-        status["currentReplicas"] = found.current
-    if found.expected is not None:
-        status["expectReplicas"] = found.expected
-    if found.scaled is not None:
-        last = times.rfc3339(found.scaled.replace(microsecond=0))
+    if findings.current is not None:
+        status["currentReplicas"] = findings.current
+    if findings.expected is not None:
+        status["expectReplicas"] = findings.expected
+    if findings.scaled is not None:
+        # The status may have a later one already. Both are RFC 3339 in UTC, so the later one is the greater text.
+        last = times.rfc3339(findings.scaled.replace(microsecond=0))
         status["lastScaleTime"] = max(last, str(status.get("lastScaleTime") or ""))
-    wanted = [_ready(found), *_copied(found.prediction, "PredictionReady"), *scaling_conditions(seen)]
-    stated = {each.type: _condition(each.type, each.status, each.reason, each.message) for each in found.scaling}
-    wanted = [*(each for each in wanted if each["type"] not in stated), *stated.values()]
+    wanted = [_ready(findings), *_copied(findings.prediction, "PredictionReady"), *scaling_conditions(seen)]
+    stated = {
+        condition.type: _condition(condition.type, condition.status, condition.reason, condition.message)
+        for condition in findings.scaling
+    }
+    wanted = [*(condition for condition in wanted if condition["type"] not in stated), *stated.values()]
     status["conditions"] = _timed(wanted, before.get("conditions") or (), at)
     return status
 
 
-def _ready(found: EhpaFindings) -> Json:
-    if found.not_ready is not None:
-        return _condition("Ready", "False", found.not_ready.reason, found.not_ready.message)
-    message = "; ".join(["Effective HPA is ready", *found.left_out])
+def _ready(findings: EhpaFindings) -> Json:
+    if findings.not_ready is not None:
+        return _condition("Ready", "False", findings.not_ready.reason, findings.not_ready.message)
+    message = "; ".join(["Effective HPA is ready", *findings.left_out])
     return _condition("Ready", "True", "EffectiveHorizontalPodAutoscalerReady", message)
 
 
@@ -84,24 +87,25 @@ def scaling_conditions(status: Mapping[str, Any]) -> list[Json]:
     """The conditions about scaling in the status of an HPA or of an EHPA."""
     conditions = status.get("conditions") or ()
     return [
-        each for condition in conditions if condition.get("type") in _COPIED for each in _copied(condition, condition["type"])
+        copied for condition in conditions if condition.get("type") in _COPIED for copied in _copied(condition, condition["type"])
     ]
 
 
 def _condition(name: str, status: str, reason: str, message: str) -> Json:
-    return {"type": name, "status": status, "reason": reason, "message": message[:32768]}
+    return {"type": name, "status": status, "reason": reason, "message": message[:32768]}  # the API server takes no longer one
 
 
 def _timed(wanted: Sequence[Json], before: Sequence[Mapping[str, Any]], at: datetime) -> list[Json]:
     """The conditions with the time of their last change, sorted by type."""
-    old = {each.get("type"): each for each in before}
+    old = {condition.get("type"): condition for condition in before}
     timed = []
-    for each in sorted(wanted, key=lambda condition: str(condition["type"])):
-        since = old.get(each["type"])
-        same = since is not None and since.get("status") == each["status"] and since.get("lastTransitionTime")
+    for condition in sorted(wanted, key=lambda condition: str(condition["type"])):
+        since = old.get(condition["type"])
+        # Upstream rewrites the time in every pass, so that it says nothing, and every pass is a write.
+        same = since is not None and since.get("status") == condition["status"] and since.get("lastTransitionTime")
         timed.append(
             {
-                **each,
+                **condition,
                 "lastTransitionTime": since["lastTransitionTime"] if same and since else times.rfc3339(at.replace(microsecond=0)),
             }
         )

@@ -1,7 +1,7 @@
 """Compares an object in the cluster with its desired state, and finds what must be removed from it.
 
 Server-side apply restores our fields and keeps what others added, except in lists, which it replaces: an addition to an
-autoscaler's metric is drift. An addition to an autoscaler's behaviour changes what it does, too, so we remove it.
+autoscaler's metric is drift.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,20 @@ def covers(there: object, wanted: object, *, exactly: bool = False) -> bool:
     if isinstance(wanted, list | tuple):
         if not isinstance(there, list) or len(there) != len(wanted):
             return False
-        return all(covers(one, other, exactly=True) for one, other in zip(there, wanted, strict=True))
-    return there == wanted or _same_amount(there, wanted)
+        return all(covers(item, other, exactly=True) for item, other in zip(there, wanted, strict=True))
+    return there == wanted or _same_amount(there, wanted)  # the API server writes quantities in its own way: 1000m as 1
 
 
-def _same_amount(one: object, other: object) -> bool:
-    if not isinstance(one, str | int) or not isinstance(other, str | int) or isinstance(one, bool) or isinstance(other, bool):
+def _same_amount(there: object, wanted: object) -> bool:
+    if (
+        not isinstance(there, str | int)
+        or not isinstance(wanted, str | int)
+        or isinstance(there, bool)
+        or isinstance(wanted, bool)
+    ):
         return False
     try:
-        return exact_quantity.parse(str(one)).nano == exact_quantity.parse(str(other)).nano
+        return exact_quantity.parse(str(there)).nano == exact_quantity.parse(str(wanted)).nano
     except NotAQuantityError:
         return False
 
@@ -48,13 +53,13 @@ def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any], place:
 
 def foreign_behavior(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json | None:
     """A merge patch that removes unwanted additions from an HPA's behaviour; None if there are none."""
-    found, ours = there.get("spec", {}).get("behavior"), wanted.get("spec", {}).get("behavior")
-    if found is None:
+    behavior, ours = there.get("spec", {}).get("behavior"), wanted.get("spec", {}).get("behavior")
+    if behavior is None:
         return None
     if ours is None:
         return {"spec": {"behavior": None}}
     extra = {
-        side: {key: None for key in found.get(side) or {} if key not in (ours.get(side) or {})}
+        side: {key: None for key in behavior.get(side) or {} if key not in (ours.get(side) or {})}
         for side in ("scaleUp", "scaleDown")
     }
     extra = {side: keys for side, keys in extra.items() if keys}

@@ -13,7 +13,6 @@ from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.errors import EdgeError
 
 _PASS_GUARDS = ("paused", "rival")
-"""Guards of the forecaster that a pass knows itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,8 @@ class PassOrder:
 
     @property
     def left_alone(self) -> str:
-        """Why nothing is planned, unless a pass finds that itself, and finds at once when it no longer applies."""
+        """Why nothing is planned; empty where a pass knows that itself."""
+        # A pass sees at once when these no longer apply, and the forecaster only in its next turn.
         refused = self.decided if isinstance(self.decided, ReplicasRefused) else None
         return "" if refused is None or refused.guard in _PASS_GUARDS else refused.reason
 

@@ -17,8 +17,7 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
-MOST_REPLICAS = 2**31 - 1
-"""The most replicas that Kubernetes can count."""
+MOST_REPLICAS = 2**31 - 1  # an int32 in Kubernetes' API
 MOST_FACTOR, LEAST_REPLICAS = 100, 10
 """A plan may multiply replicas by no more than this at once; fewer replicas than the least count as that many."""
 
@@ -59,14 +58,14 @@ def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> H
     absurd = objection(plan)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
-    found = _found(scales, plan)
-    shown = _shown(found, plan)
+    current = _found(scales, plan)
+    shown = _shown(current, plan)
     if isinstance(shown, HandlerResult):
         return shown
-    if found is None or found.replicas != plan.current:
+    if current is None or current.replicas != plan.current:
         return HandlerResult(Result.REFUSED, f"it moved: {shown}, expected {plan.current}", OutcomeDetail.MOVED)
     permit.check("scaling", _target(plan))
-    scales.set(found, plan.replicas)
+    scales.set(current, plan.replicas)
     return None
 
 
@@ -81,19 +80,19 @@ def objection(plan: ReplicasPlanned) -> str | None:
 
 
 def _found(scales: SettableScales, plan: ReplicasPlanned) -> FoundScale | None:
-    scales.forget_kinds()
+    scales.forget_kinds()  # a kind may have got or lost its scale subresource since
     ref = plan.target_ref
     if ref.kind != plan.workload.kind or ref.name != plan.workload.name:
         raise GiveUp(doing="scaling", to=_target(plan), answer=f"the plan is about {plan.workload.key}")
     return scales.find(ControllerKey(plan.workload.namespace, ref.kind, ref.name, ref.api_version))
 
 
-def _shown(found: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult | str:
+def _shown(current: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult | str:
     """The result for a workload that asks for the planned replicas; for any other, what it asks for."""
-    if found is None:
+    if current is None:
         return f"{_target(plan)} has no scale, or is gone"
-    shown = f"{_target(plan)} asks for {found.replicas} replicas"
-    return HandlerResult(Result.DONE, shown, OutcomeDetail.ALREADY_DONE) if found.replicas == plan.replicas else shown
+    shown = f"{_target(plan)} asks for {current.replicas} replicas"
+    return HandlerResult(Result.DONE, shown, OutcomeDetail.ALREADY_DONE) if current.replicas == plan.replicas else shown
 
 
 def _target(plan: ReplicasPlanned) -> str:

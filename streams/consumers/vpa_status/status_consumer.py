@@ -2,15 +2,13 @@
 
 It reads the decisions to their end before it writes anything, then writes what is new, several objects at a time. Writing a
 status changes no pod, so it is done in every mode and while the cluster is paused, as upstream does it in mode `Off`. Each
-write, and each refusal by the API that is new, is an outcome in the log. Outcomes have event time; before the first tick
-nothing is written.
+write, and each refusal by the API that is new, is an outcome in the log.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -27,31 +25,24 @@ from schemas.decisions.vpa_conditions import (
 from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
-from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
+from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, encode_outcome
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.executing.tick_silence import TickSilence
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
-from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, Unreachable
-from streams.log.log_port import NewRecord, Record
+from streams.errors import BadRecord, EdgeError, TryAgain, Unreachable
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
 
 _SOURCE = "/ullage/consumer/status"
-_IDLE = 0.5
-"""Seconds between looks at the log; recommendations come with turns."""
-_LOG_AGAIN = 1.0
-"""Seconds until the log is asked again when it was away."""
 _AT_ONCE = 100
 """Objects that are written between two looks at the log."""
-_RECENT = timedelta(minutes=1)
-"""How much of `policies` is read at the start: objects that changed before are listed later."""
-_LIST_AGAIN = 30.0
-"""Seconds until the objects are listed again, where that was refused for good: they may not be known to the API yet."""
-_REFUSED_AGAIN = 600.0
-"""Seconds until a write that was refused for good is tried again: the missing right may have been given since."""
+_RECENT = timedelta(minutes=1)  # of `policies` at the start: objects that changed before are listed later
+_LIST_AGAIN = 30.0  # seconds after a refusal for good: the CRD may not be known to the API yet
+_REFUSED_AGAIN = 600.0  # seconds after a refusal for good: the missing right may have been given since
 _log = structlog.get_logger(__name__)
 
 
@@ -78,7 +69,7 @@ class StatusOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest decision about an object, and its place in the log. A repeat of the same turn is the same decision."""
+    """The newest decision about an object, and its place in the log."""
 
     decision: VpaConditionsDecided
     turn: int
@@ -88,11 +79,8 @@ class _Newest:
 _Ended = WrittenStatus | EdgeError | None
 
 
-class StatusConsumer:
-    """The consumer of the context's cluster. `clock` counts real seconds, for pauses after a refusal.
-
-    With a `lease`, it only reads while another instance holds it.
-    """
+class StatusConsumer(ActingConsumer):
+    """The consumer of the context's cluster. `clock` counts real seconds, for pauses after a refusal."""
 
     def __init__(
         self,
@@ -103,7 +91,8 @@ class StatusConsumer:
         clock: Callable[[], float] = time.monotonic,
         lease: HolderLease | None = None,
     ) -> None:
-        self._context, self._api, self._clock, self._lease = context, api, clock, lease
+        super().__init__(context, lease, renews_as="status")
+        self._api, self._clock = api, clock
         limit = RateLimit(options.rate, options.burst, clock=clock)
         self._writer = StatusWriter(api, limit, options.recommender, humanize=options.humanize)
         self._pool = ThreadPoolExecutor(options.writers, thread_name_prefix="status")
@@ -122,13 +111,13 @@ class StatusConsumer:
         """The real time before which no request goes out."""
         self._outage: Unreachable | None = None
         self._refused: dict[str, str] = {}
-        self._unpublished: list[NewRecord] = []
 
     def poll_once(self) -> int:
         """Read the log to its end and write some objects; how many outcomes were appended. Raises LogUnavailable."""
         appended = self._flush()
         self._read()
-        if self._now is None or not self._may_write or self._clock() < self._away or not self._list():
+        # Before the first tick nothing is written, because the outcome of a write has event time.
+        if self._now is None or not self._may_act or self._clock() < self._away or not self._list():
             return appended
         for newest, ended in self._write_due():
             self._finish(newest, ended, self._now)
@@ -138,7 +127,7 @@ class StatusConsumer:
     def waiting(self) -> int:
         """How many objects could be looked at now."""
         now = self._clock()
-        return 0 if now < self._away or not self._may_write else sum(at <= now for at in self._due.values())
+        return 0 if now < self._away or not self._may_act else sum(at <= now for at in self._due.values())
 
     @property
     def memory_limited(self) -> int:
@@ -146,10 +135,6 @@ class StatusConsumer:
         decisions = [newest.decision for newest in list(self._newest.values())]
         vpas = sum(not decision.withdrawn and any(map(_limits_memory, decision.conditions)) for decision in decisions)
         return vpas + sum(limited for _, limited in list(self._limited.values()))
-
-    @property
-    def _may_write(self) -> bool:
-        return self._lease is None or self._lease.held
 
     def reasons(self) -> list[str]:
         """Why not ready; empty when ready. An instance that stands by is."""
@@ -159,22 +144,17 @@ class StatusConsumer:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
-        with nullcontext() if self._lease is None else self._lease.renewed("status"):
-            self._work(stop)
-
-    def _work(self, stop: threading.Event) -> None:
         try:
-            while not stop.is_set():
-                try:
-                    self.poll_once()
-                except LogUnavailable:  # the process says so, once for all that it runs
-                    stop.wait(_LOG_AGAIN)
-                stop.wait(0.0 if self._listed and self.waiting else _IDLE)
+            super().run(stop)
         finally:
             self._pool.shutdown(cancel_futures=True)
 
+    @property
+    def _pause(self) -> float:
+        return 0.0 if self._listed and self.waiting > 0 else AT_REST
+
     def _start(self) -> Cursor:
-        """All decisions, of which compaction keeps the newest of each object; of policies only what is recent."""
+        """Begin with all decisions, and of policies with what is recent."""
         log, wire, policies = self._context.log, self._context.topics.wire, self._context.cluster_partition("policies")
         decisions = ((wire("vpa-conditions"), partition) for partition in range(self._context.topics.partitions))
         return Cursor(
@@ -182,6 +162,7 @@ class StatusConsumer:
             {
                 **self._silence.begin(log, self._context.topics),
                 policies: offset_before_end(log, *policies, _RECENT),
+                # The newest decision of an object may be the oldest in the topic: compaction keeps it.
                 **{place: log.begin(*place) for place in decisions},
             },
         )
@@ -207,6 +188,7 @@ class StatusConsumer:
                 self._apply_decision(event, record)
             case MemoryLimitFound() if event.workload.cluster == cluster:
                 turn, key = _turn_of(event.id), event.workload.key
+                # A worker that recovers publishes turns again, so the highest turn wins and not the last record.
                 if turn > self._limited.get(key, (-1, False))[0]:
                     self._limited[key] = turn, not event.over
             case VpaChanged() if event.cluster == cluster:
@@ -220,7 +202,7 @@ class StatusConsumer:
                 pass
 
     def _apply_decision(self, event: VpaConditionsDecided, record: Record) -> None:
-        """Apply a decision: for each object the highest turn wins, and a repeat changes nothing."""
+        """Apply a decision: for each object the highest turn wins."""
         turn = _turn_of(event.id)
         before = self._newest.get(event.key)
         if before is None or turn > before.turn:
@@ -228,15 +210,16 @@ class StatusConsumer:
             self._due[event.key] = float("-inf")
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """Set a bad decision aside, because only this consumer reads them; stages set bad policies aside."""
+        """Append a dead letter for a bad decision."""
+        # Nobody else reads these decisions, whereas stages set bad policies aside.
         if record.topic == self._context.topics.wire("vpa-conditions"):
             self._unpublished.append(self._context.codec.dead_letter(record, error, by=_SOURCE))
 
     def _list(self) -> bool:
-        """List the objects, once. One request for each would take minutes where there are many."""
+        """List the objects, once; whether that is done."""
         if self._listed or not self._due:
             return self._listed
-        try:
+        try:  # one list, because a request for each object would take minutes where there are many
             self._writer.remember(self._api.all())
             self._listed, self._unlisted = True, []
         except EdgeError as error:
@@ -252,8 +235,8 @@ class StatusConsumer:
         keys = [key for key, since in self._due.items() if since <= now][:_AT_ONCE]
         for key in keys:
             del self._due[key]
-        found = [newest for key in keys if not (newest := self._newest[key]).decision.withdrawn]
-        return list(self._pool.map(lambda newest: (newest, self._write(newest.decision)), found))
+        current = [newest for key in keys if not (newest := self._newest[key]).decision.withdrawn]
+        return list(self._pool.map(lambda newest: (newest, self._write(newest.decision)), current))
 
     def _write(self, decision: VpaConditionsDecided) -> _Ended:
         """Write one object, in a thread of the pool. When the API does not answer, the others wait as well."""
@@ -279,6 +262,7 @@ class StatusConsumer:
             case TryAgain():
                 self._due[decision.key] = self._clock() + ended.after
             case EdgeError():
+                # A refusal that repeats is not published again: it would be an outcome each ten minutes for each object.
                 self._due.setdefault(decision.key, self._clock() + _REFUSED_AGAIN)
                 if self._refused.get(decision.key) != str(ended):
                     self._refused[decision.key] = str(ended)
@@ -286,22 +270,11 @@ class StatusConsumer:
 
     def _publish(self, newest: _Newest, result: Result, reason: str, at: datetime, which: str) -> None:
         """Queue the outcome of a write; `which` tells it from other writes of the same object."""
-        decision, context = newest.decision, self._context
+        decision = newest.decision
         about = decision.cluster, decision.namespace, decision.name
         event = StatusWritten(f"{decision.key}/status/{which}", at, *about, decision.id, result, reason)
-        partition = context.topics.partition_of(context.cluster)
-        cause = (newest.record.place,)
-        self._unpublished.append(
-            context.codec.encode(event, topic="outcomes", key=context.cluster, partition=partition, source=_SOURCE, cause=cause)
-        )
+        self._unpublished.append(encode_outcome(self._context, event, source=_SOURCE, cause=(newest.record.place,)))
         _log.info("finished", action="status", decision=decision.id, result=result.value, reason=reason, vpa=decision.key)
-
-    def _flush(self) -> int:
-        """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
-        if self._unpublished:
-            refused_records.append(self._context.log, self._context.topics, self._unpublished)
-        published, self._unpublished = self._unpublished, []
-        return sum(record.topic == self._context.topics.wire("outcomes") for record in published)
 
 
 def _turn_of(decision: str) -> int:

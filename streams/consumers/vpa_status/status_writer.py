@@ -5,7 +5,7 @@ alone, and so is one that names another recommender, whatever the log says. Thre
 time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,8 +28,7 @@ from streams.clients.kube.vpa_status_client import (
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import EdgeError
 
-_TRIES = 5
-"""How often an object is read again because somebody else is writing, before others have their turn."""
+_TRIES = 5  # reads of an object to which somebody else is writing, before other objects have their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,12 @@ class StatusWriter:
 
     def remember(self, listed: Iterable[VpaStatusObject]) -> None:
         """These are all objects, as they were listed."""
-        self._objects = {(each.metadata.namespace, each.metadata.name): each for each in listed}
+        self._objects = {(vpa.metadata.namespace, vpa.metadata.name): vpa for vpa in listed}
 
     def observe(self, vpa: VpaChanged) -> None:
         """The log has a version of an object; if it is not the cached one, somebody else has written it."""
-        known = self._objects.get((vpa.namespace, vpa.name))
-        if known is not None and vpa.resource_version not in ("", known.metadata.resource_version):
+        cached = self._objects.get((vpa.namespace, vpa.name))
+        if cached is not None and vpa.resource_version not in ("", cached.metadata.resource_version):
             del self._objects[vpa.namespace, vpa.name]
 
     def forget(self, namespace: str, name: str) -> None:
@@ -78,16 +77,16 @@ class StatusWriter:
         name = decision.namespace, decision.name
         conflict: EdgeError | None = None
         for _ in range(_TRIES):
-            known = self._current(decision)
-            if known is None or not self._ours(known, decision):
+            live = self._current(decision)
+            if live is None or not self._ours(live, decision):
                 return None
-            wanted = desired_status(decision, known.status, humanize=self._humanize)
-            if same(known.status, wanted):
+            wanted = desired_status(decision, live.status, humanize=self._humanize)
+            if same(live.status, wanted):
                 return None
             self._limit.wait()
-            self._objects.pop(name, None)
+            self._objects.pop(name, None)  # whatever becomes of the write, the cached version is over
             try:
-                now = self._api.write(known, wanted)
+                now = self._api.write(live, wanted)
             except Conflict as error:
                 conflict = error
                 continue
@@ -100,28 +99,24 @@ class StatusWriter:
     def _current(self, decision: VpaConditionsDecided) -> VpaStatusObject | None:
         """The cached object, if it has the spec that was decided about; else it is read again."""
         name = decision.namespace, decision.name
-        known = self._objects.get(name)
-        if known is None or decision.uid not in ("", known.metadata.uid) or decision.generation != known.metadata.generation:
+        cached = self._objects.get(name)
+        if cached is None or decision.uid not in ("", cached.metadata.uid) or decision.generation != cached.metadata.generation:
             self._limit.wait()
-            known = self._api.read(*name)
-            if known is None:
+            cached = self._api.read(*name)
+            if cached is None:
                 self.forget(*name)
             else:
-                self._objects[name] = known
-        return known
+                self._objects[name] = cached
+        return cached
 
-    def _ours(self, known: VpaStatusObject, decision: VpaConditionsDecided) -> bool:
+    def _ours(self, live: VpaStatusObject, decision: VpaConditionsDecided) -> bool:
         """Whether it is the object that was decided about, and ours to write."""
-        names = [recommender.name for recommender in known.spec.recommenders] or [DEFAULT_RECOMMENDER]
-        return self._recommender in names and decision.uid in ("", known.metadata.uid)
-
-
-# The status of a VPA object in the API's form: the decision, merged over the present status.
-#
-# Conditions that we do not decide stay as they are, except the deprecated one that an old recommender may have left behind.
+        names = [recommender.name for recommender in live.spec.recommenders] or [DEFAULT_RECOMMENDER]
+        return self._recommender in names and decision.uid in ("", live.metadata.uid)
 
 
 DEPRECATED = "ConfigDeprecated"
+"""A condition that an old recommender may have left behind. All others that we do not decide stay as they are."""
 
 
 def desired_status(decision: VpaConditionsDecided, before: VpaStatus, *, humanize: bool = False) -> VpaStatus:
@@ -130,50 +125,45 @@ def desired_status(decision: VpaConditionsDecided, before: VpaStatus, *, humaniz
     `humanize` shows memory with two decimals and a unit, as one of upstream's settings does.
     """
     recommendation = _recommendation(decision, before, humanize=humanize)
-    found = {condition.type: condition for condition in before.conditions if condition.type != DEPRECATED}
+    conditions = {condition.type: condition for condition in before.conditions if condition.type != DEPRECATED}
     for condition in decision.conditions:
-        _apply(found, condition, provided=recommendation is not None)
-    return VpaStatus(tuple(found[name] for name in sorted(found)), recommendation, decision.generation)
+        _apply(conditions, condition, provided=recommendation is not None)
+    return VpaStatus(tuple(conditions[name] for name in sorted(conditions)), recommendation, decision.generation)
 
 
-def container_resources(each: ContainerRecommendation, *, humanize: bool = False) -> RecommendedContainerResources:
+def container_resources(container: ContainerRecommendation, *, humanize: bool = False) -> RecommendedContainerResources:
     """One container's recommendation as the API has it."""
     lower, target, upper, uncapped = (
-        _resources(amounts, humanize=humanize) for amounts in (each.lower, each.target, each.upper, each.uncapped)
+        _resources(amounts, humanize=humanize)
+        for amounts in (container.lower, container.target, container.upper, container.uncapped)
     )
-    return RecommendedContainerResources(target, each.container, lower, upper, uncapped)
+    return RecommendedContainerResources(target, container.container, lower, upper, uncapped)
 
 
-def _apply(found: dict[str, VpaCondition], condition: DecidedCondition, *, provided: bool) -> None:
-    """RecommendationProvided is always present, True or False; the others are True or absent."""
+def _apply(conditions: dict[str, VpaCondition], condition: DecidedCondition, *, provided: bool) -> None:
     status = condition.status
-    if condition.type is ConditionType.PROVIDED:
+    if condition.type is ConditionType.PROVIDED:  # always present, True or False; the others are True or absent
         if status is ConditionStatus.UNKNOWN:
             status = ConditionStatus.TRUE if provided else ConditionStatus.FALSE
         reason, message = ("", "") if status is ConditionStatus.TRUE else (condition.reason, condition.message)
-        _put(found, VpaCondition(condition.type.value, status.value, condition.since, reason, message))
+        _put(conditions, VpaCondition(condition.type.value, status.value, condition.since, reason, message))
     elif status is ConditionStatus.TRUE:
-        _put(found, VpaCondition(condition.type.value, status.value, condition.since, condition.reason, condition.message))
+        _put(conditions, VpaCondition(condition.type.value, status.value, condition.since, condition.reason, condition.message))
     elif status is ConditionStatus.FALSE:
-        found.pop(condition.type.value, None)
+        conditions.pop(condition.type.value, None)
 
 
-def _put(found: dict[str, VpaCondition], new: VpaCondition) -> None:
-    old = found.get(new.type)
+def _put(conditions: dict[str, VpaCondition], new: VpaCondition) -> None:
+    old = conditions.get(new.type)
     flipped = old is None or old.status != new.status
-    found[new.type] = new if flipped or old is None else replace(new, last_transition_time=old.last_transition_time)
+    conditions[new.type] = new if flipped or old is None else replace(new, last_transition_time=old.last_transition_time)
 
 
 def _recommendation(decision: VpaConditionsDecided, before: VpaStatus, *, humanize: bool) -> RecommendedPodResources | None:
     if decision.containers is None:
         return _standing(decision, before)
-    return _pod_resources(decision.containers, humanize=humanize)
-
-
-def _pod_resources(containers: Sequence[ContainerRecommendation], *, humanize: bool) -> RecommendedPodResources | None:
-    if not containers:
-        return None
-    return RecommendedPodResources(tuple(container_resources(container, humanize=humanize) for container in containers))
+    containers = tuple(container_resources(container, humanize=humanize) for container in decision.containers)
+    return RecommendedPodResources(containers) if containers else None
 
 
 def _standing(decision: VpaConditionsDecided, before: VpaStatus) -> RecommendedPodResources | None:

@@ -1,9 +1,8 @@
 """The webhook's answers: a judged review under the control record, and outcomes that say what was offered and what came of it.
 
 In shadow and plan mode, during a pause, and for a workload whose patched pods do not come, it lets everything through unchanged;
-an outcome (refused, with the objection) then says what would have been set. A dry run leaves no trace in the log. It never fails
-and never waits: missing information, or a view that has not caught up, is a reason to leave the object alone. The user gets that
-reason as a warning, and so does our own log, at most once a second.
+an outcome (refused, with the objection) then says what would have been set. It never fails and never waits: missing information,
+or a view that has not caught up, is a reason to leave the object alone, which the user gets as a warning.
 """
 
 import json
@@ -22,12 +21,9 @@ from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.review_interface import Coming, Review, Topmost, itself, nobody_knows
 
-_LONGEST = 2000
-"""Characters of an outcome's reason: a pod may have thousands of containers."""
-_LONGEST_WARNING = 256
-"""Kubernetes cuts longer ones."""
-_QUIET = 1.0
-"""Seconds between two lines about objects that were let through: an outage may let thousands through."""
+_LONGEST = 2000  # characters of an outcome's reason: a pod may have thousands of containers
+_LONGEST_WARNING = 256  # characters; Kubernetes cuts longer ones
+_QUIET = 1.0  # seconds between two lines about objects that were let through: an outage may let thousands through
 _VERSION = "admission.k8s.io/v1"
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +56,7 @@ class Admission:
         """The AdmissionReview to send back, under the control record as it is now; it took so many seconds to judge."""
         blind = self._blind()
         objection = blind or self._view.control.objection() or self._paused(review)
-        if not review.plain and not review.dry_run:
+        if not review.plain and not review.dry_run:  # we promise `sideEffects: NoneOnDryRun`
             self._note(review, objection)
         if self._watcher is not None:
             self._watcher.answered(review, objection, seconds)

@@ -1,8 +1,7 @@
 """The view that the webhook answers from: policies, quotas, recommendations, control, and what became of its patches.
 
 A starting process reads the compacted copies and the recommendations of the last heartbeats, which takes a moment; then it
-follows the log in a thread of its own. While the log is away, the answers rest on what was read before, and the view's age says
-for how long. Other threads may ask at any time and never see half of a change.
+follows the log in a thread of its own. Other threads may ask at any time and never see half of a change.
 """
 
 import threading
@@ -22,10 +21,8 @@ from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 
-_REPUBLISHED = timedelta(hours=4)
-"""Within this time each quota is published again (streams.publishing says how often), and a little is added."""
-_BEATS = 3
-"""Heartbeats of recommendations that are read: within one, every recommendation is published again."""
+_REPUBLISHED = timedelta(hours=4)  # sources publish each quota again within three hours (streams.publishing)
+_BEATS = 3  # heartbeats of recommendations that are read: within one, every recommendation is published again
 
 _PODS, _NOTE, _CONTROLLER = "pod-changes-by-cluster", b'"admitted":{', "replica-controller-"
 _OF_OFFERS = ("outcomes", _PODS, "cluster-changes")
@@ -98,7 +95,7 @@ class AdmissionView(LogFollower):
         elif name.startswith("control"):
             self.control.apply(record)
         elif name in _OF_OFFERS:
-            if name != _PODS or _concerns_offers(record):
+            if name != _PODS or _concerns_offers(record):  # few of all changes of all pods do
                 self._apply_to_offers(record)
         elif (event := self._context.codec.decode_or_none(record)) is not None:
             self.reviewer.apply(event, record.place)
@@ -110,5 +107,5 @@ class AdmissionView(LogFollower):
 
 
 def _concerns_offers(record: Record) -> bool:
-    """Whether it is of a pod with a note, as few of all changes of all pods are, or of a controller that makes pods."""
+    """Whether it is of a pod with our note, or of a controller that makes pods."""
     return _NOTE in (record.value or b"") or _CONTROLLER in (event_codec.header(record, "ce_type") or "")

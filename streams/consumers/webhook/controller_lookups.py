@@ -1,7 +1,7 @@
 """What the API server says of controllers of pods that are about to be created, without letting it wait for long.
 
 Answers are cached, because all pods of a ReplicaSet need the same one, and simultaneous look-ups of one controller share a
-request. Requests are bounded in time and number; beyond the bound the pod is left alone, and a late answer serves the next pod.
+request. Requests are bounded in time and number; beyond the bound the pod is left alone.
 """
 
 import asyncio
@@ -77,26 +77,27 @@ class ControllerLookups(Generic[A]):
     ) -> None:
         self._asking, self._unknown, self._executor, self._limits = ask, unknown, executor, limits
         self._watcher, self._clock = watcher or Unwatched(), limits.clock
-        self._known: OrderedDict[ControllerKey, tuple[float, A]] = OrderedDict()
-        self._asked: dict[ControllerKey, asyncio.Task[A]] = {}
+        self._answers: OrderedDict[ControllerKey, tuple[float, A]] = OrderedDict()
+        self._under_way: dict[ControllerKey, asyncio.Task[A]] = {}
 
     def cached(self, owner: ControllerKey) -> tuple[A] | None:
         """The cached answer, in a tuple of one; None if it has to be looked up."""
-        held = self._known.get(owner)
-        return None if held is None or self._clock() >= held[0] else (held[1],)
+        entry = self._answers.get(owner)
+        return None if entry is None or self._clock() >= entry[0] else (entry[1],)
 
     async def find(self, owner: ControllerKey) -> A:
         """Look it up. Raises nothing."""
-        held = self.cached(owner)
-        if held is not None:
-            return held[0]
-        task = self._asked.get(owner)
+        cached = self.cached(owner)
+        if cached is not None:
+            return cached[0]
+        task = self._under_way.get(owner)
         if task is None:
-            if len(self._asked) >= self._limits.waiting:
+            if len(self._under_way) >= self._limits.waiting:
                 self._watcher.looked_up("refused")
                 return self._unknown(f"{self._limits.waiting} other owners are being looked up")
-            task = self._asked[owner] = asyncio.create_task(self._ask(owner))
+            task = self._under_way[owner] = asyncio.create_task(self._ask(owner))
         try:
+            # Shielded, so that an answer that comes too late for this pod serves the next one.
             return await asyncio.wait_for(asyncio.shield(task), self._limits.patience)
         except TimeoutError:
             self._watcher.looked_up("late")
@@ -112,11 +113,11 @@ class ControllerLookups(Generic[A]):
             answer = self._unknown(str(error))
             self._watcher.looked_up("failed")
         finally:
-            self._asked.pop(owner, None)
-        self._known[owner] = self._clock() + fresh, answer
-        self._known.move_to_end(owner)
-        if len(self._known) > self._limits.kept:
-            self._known.popitem(last=False)
+            self._under_way.pop(owner, None)
+        self._answers[owner] = self._clock() + fresh, answer
+        self._answers.move_to_end(owner)
+        if len(self._answers) > self._limits.kept:
+            self._answers.popitem(last=False)
         return answer
 
 
@@ -125,7 +126,8 @@ ComingPods = ControllerLookups[int | None]
 
 
 def owner_lookups(chain: Chain, executor: Executor, watcher: LookupWatcher, patience: Seconds) -> OwnerLookups:
-    """The topmost controller above a pod. An answer is used for ten minutes, as upstream keeps those about scales."""
+    """The topmost controller above a pod."""
+    # Upstream keeps what it is told about scales for ten minutes, too.
     limits = LookupLimits(fresh=Seconds(600.0), kept=50_000, waiting=500, patience=patience)
     return ControllerLookups(chain.topmost, UnknownOwner, executor, limits, watcher)
 
@@ -133,8 +135,9 @@ def owner_lookups(chain: Chain, executor: Executor, watcher: LookupWatcher, pati
 def coming_pods(wanted: WantedPods, executor: Executor, patience: Seconds) -> ComingPods:
     """How many pods a controller still wants, asked where a quota is tight: what one pod takes, the others must find, too.
 
-    An answer is used a little longer than it takes a quota's use to reach us through the log, so that the count of pods that come
-    is never newer than that of pods that are there. None where nobody says in time.
+    None where nobody says in time.
     """
+    # An answer is used a little longer than it takes a quota's use to reach us through the log, so that the count of pods that
+    # come is never newer than that of pods that are there.
     limits = LookupLimits(fresh=Seconds(10.0), kept=5_000, waiting=100, patience=patience)
     return ControllerLookups(wanted.coming, lambda _why: None, executor, limits)

@@ -11,18 +11,19 @@ from collections.abc import Callable
 import structlog
 
 from schemas.names import Place
-from schemas.outcomes import ActionFinished
+from schemas.outcomes import Action, ActionFinished
 from streams import refused_records
-from streams.consumers.executing.executor import encode_outcome
+from streams.consumers.executing.acting_consumer import encode_outcome
+from streams.consumers.executing.executor import source_of
 from streams.errors import LogUnavailable
 from streams.log_context import LogContext
 
 MOST = 10_000
 """Outcomes that wait at most; about 1 kB each."""
 _AT_ONCE = 500
-_PAUSE = 0.25
-"""Seconds between two looks, so that the outcomes of a rollout go together."""
+_PAUSE = 0.25  # seconds between two looks, so that the outcomes of a rollout go together
 _AGAIN = 1.0
+_SOURCE = source_of(Action.PATCH)
 _log = structlog.get_logger(__name__)
 
 
@@ -45,6 +46,7 @@ class OutcomeQueue:
         if len(self._waiting) > MOST:
             self._waiting.popleft()
             self.dropped += 1
+            # A line for each would fill the disk in the outage that causes it.
             if self.dropped % 1000 == 1:
                 _log.warning("outcomes are dropped: the log has been away too long", action="patch", dropped=self.dropped)
 
@@ -53,9 +55,10 @@ class OutcomeQueue:
         count = 0
         while self._waiting:
             first = [self._waiting[i] for i in range(min(_AT_ONCE, len(self._waiting)))]
-            records = [encode_outcome(self._context, outcome, cause=cause) for outcome, cause in first]
+            records = [encode_outcome(self._context, outcome, source=_SOURCE, cause=cause) for outcome, cause in first]
             refused_records.append(self._context.log, self._context.topics, records)
             for pair in first:
+                # A pod's creation may have pushed it out meanwhile.
                 if self._waiting and self._waiting[0] is pair:
                     self._waiting.popleft()
             count += len(first)

@@ -1,8 +1,7 @@
 """Our MutatingWebhookConfiguration, which makes the API server ask us, without depending on us or waiting for long.
 
 Safe by default: failures are ignored, the time-out is five seconds, and it leaves out our own namespace, the system's, and pods
-without a controller. It is checked every few seconds, so that somebody else's change or deletion does not last. Only authorities
-that have expired, or that no replica has claimed for a while, are dropped from it.
+without a controller. It is checked every few seconds, so that somebody else's change or deletion does not last.
 """
 
 import base64
@@ -83,8 +82,8 @@ class Registrar:
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Bring the configuration into its wanted state; returns when the server has accepted it."""
-        wanted, found = self._registration, self._objects.find(self._registration.name)
-        if found is None:
+        wanted, live = self._registration, self._objects.find(self._registration.name)
+        if live is None:
             self.registered = False
             if wanted.own:
                 body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
@@ -94,9 +93,9 @@ class Registrar:
                 _log.info("registered", configuration=wanted.name)
                 self.registered = True
             return
-        new = self._changed(found, ours, at)
-        if new != found.get("webhooks"):
-            self._objects.replace(wanted.name, {**found, "webhooks": new})
+        new = self._changed(live, ours, at)
+        if new != live.get("webhooks"):
+            self._objects.replace(wanted.name, {**live, "webhooks": new})
             _log.info("the registration was brought up to date", configuration=wanted.name)
         self.registered = True
 
@@ -106,11 +105,11 @@ class Registrar:
             _log.info("unregistered", configuration=self._registration.name)
         self.registered = False
 
-    def _changed(self, found: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
-        there = found.get("webhooks") or []
+    def _changed(self, live: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
+        there = live.get("webhooks") or []
         bundle = self._trust.merged(_bundles(there), ours, at)
         if not self._registration.own:
-            return [_trusting(each, bundle) for each in there] if ours else there
+            return [_trusting(webhook, bundle) for webhook in there] if ours else there
         wanted = self._registration.webhooks(bundle)
         return [_over(old, new) for old, new in zip(there, wanted, strict=True)] if _same_names(there, wanted) else wanted
 
@@ -120,7 +119,7 @@ def _bundles(webhooks: Iterable[dict[str, Any]]) -> list[bytes]:
     for webhook in webhooks:
         try:
             bundles.append(base64.b64decode(webhook.get("clientConfig", {}).get("caBundle") or ""))
-        except binascii.Error:
+        except binascii.Error:  # what somebody spoiled is replaced
             continue
     return bundles
 
@@ -130,11 +129,12 @@ def _trusting(webhook: dict[str, Any], bundle: bytes) -> dict[str, Any]:
 
 
 def _same_names(there: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> bool:
-    return [each.get("name") for each in there] == [each["name"] for each in wanted]
+    return [webhook.get("name") for webhook in there] == [webhook["name"] for webhook in wanted]
 
 
 def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The wanted configuration with the server's defaults for what we leave out; otherwise each check would find a difference."""
+    """The wanted configuration with the server's defaults for what we leave out."""
+    # Without these each check would find a difference, and write.
     merged = {**old, **new}
     client = {**new["clientConfig"]}
     if "service" in client:

@@ -1,7 +1,6 @@
 """The Lease that shows that admission is running; without it nobody evicts a pod, as its successor would come back unchanged.
 
-All replicas renew one Lease, as upstream's do (pkg/utils/status/status_object.go). Each also notes the time of its own last
-renewal in an annotation, so that the last one to stop knows that it is the last.
+All replicas renew one Lease, as upstream's do (pkg/utils/status/status_object.go).
 """
 
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ DURATION = timedelta(seconds=10)
 """After so long without a renewal the Lease counts for nothing; it is renewed twice as often."""
 _GONE = 3 * DURATION
 """A replica that has not renewed for so long is gone."""
+# Each replica notes its own last renewal in an annotation, so that the last one to stop knows that it is the last.
 _REPLICA = "replica.ullage.internal/"
 
 

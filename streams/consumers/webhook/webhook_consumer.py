@@ -1,8 +1,7 @@
 """`ullage consumer webhook`: the server, the view it answers from, and every few seconds the certificate, registration and Lease.
 
 Each part goes on without the others: without the log the answers rest on the view, without the API server on cached owners, and
-no failure of either ends it. When it stops, the last replica unregisters first, so that no API server asks a server that is gone;
-then pending requests are answered.
+no failure of either ends it.
 """
 
 import asyncio
@@ -51,16 +50,12 @@ from streams.serving.https_server import (
 
 LARGEST = 5 * 1024 * 1024
 """Bytes of a review that are read; upstream's bound. The rest is not kept, and the review is then let through."""
-_INLINE = 64 * 1024
-"""Bytes of a review that is judged at once; a longer one is judged in a thread, so that others need not wait for it."""
-_LONG_AT_ONCE = 2
-"""Long reviews that are judged at one time; others of them wait, and short ones do not wait for them."""
-_PATIENCE = Seconds(3.5)
-"""Seconds after which a pod is let through as it is; API servers wait for five."""
+_INLINE = 64 * 1024  # bytes; a longer review is judged in a thread, so that others need not wait for it
+_LONG_AT_ONCE = 2  # long reviews at one time, so that they leave the processor to short ones
+_PATIENCE = Seconds(3.5)  # then a pod is let through as it is; API servers wait for five seconds
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate, registration and Lease."""
-_UNSIGNED_ROUND = Seconds(1.0)
-"""The same until the Lease shows this replica, which is not ready before."""
+_UNSIGNED_ROUND = Seconds(1.0)  # until the Lease shows this replica, which is not ready before
 _log = structlog.get_logger(__name__)
 
 
@@ -130,7 +125,7 @@ class WebhookConsumer:
             server = HttpsServer(endpoint.serve, parts.holder, address=self._serving.address, limits=self._serving.limits)
             parts.keeper.look(self._now())
             self.port = stack.enter_context(server).port
-            stack.callback(self._leave)
+            stack.callback(self._leave)  # before the server ends, so that no API server asks one that is gone
             _log.info("serving", port=self.port)
             while not stop.wait(0.0) and server.alive and all(thread.is_alive() for thread in threads):
                 self._faults.check()
@@ -142,10 +137,8 @@ class WebhookConsumer:
         return [*(self._speechless() or self._unsigned()), *self._parts.view.silence(), *self._faults.reasons()]
 
     def _unsigned(self) -> Sequence[str]:
-        """A rollout ends the older replica once this one is ready; it ends the registration too if the Lease shows no other.
-
-        A Lease that is refused holds no replica back, for reviews are answered without it.
-        """
+        # A rollout ends the older replica once this one is ready, and that one ends the registration if the Lease shows no other.
+        # A Lease that is refused holds no replica back, for reviews are answered without it.
         return [] if self._signed or self._fault else ["the Lease does not show this replica yet"]
 
     def _speechless(self) -> Sequence[str]:
@@ -214,6 +207,7 @@ class ReviewEndpoint:
         if len(body) > _INLINE:
             return None
         try:
+            # Judging is pure: it is done once to learn which owners it wants, and again when they are there.
             owners = _KnownOwners(self._lookups, self._coming)
             review = self._admission.judge(body, owners.topmost, owners.coming)
             if owners.wanted or owners.uncounted:
@@ -248,8 +242,7 @@ class ReviewEndpoint:
         owners = _KnownOwners(self._lookups, self._coming)
         review = await self._judge(body, owners)
         if owners.wanted:
-            found = await self._lookups.find(owners.wanted[0])
-            owners.found[owners.wanted[0]] = found
+            owners.found[owners.wanted[0]] = await self._lookups.find(owners.wanted[0])
             review = await self._judge(body, owners)
         if owners.uncounted and self._coming is not None:
             owners.counted[owners.uncounted[0]] = await self._coming.find(owners.uncounted[0])
@@ -276,18 +269,18 @@ class _KnownOwners:
     def coming(self, owner: ControllerKey) -> int | None:
         if owner in self.counted or self._coming is None:
             return self.counted.get(owner)
-        held = self._coming.cached(owner)
-        if held is not None:
-            return held[0]
+        cached = self._coming.cached(owner)
+        if cached is not None:
+            return cached[0]
         self.uncounted.append(owner)
         return None
 
     def topmost(self, owner: ControllerKey) -> FoundOwner:
         if owner in self.found:
             return self.found[owner]
-        held = self._lookups.cached(owner)
-        if held is not None:
-            return held[0]
+        cached = self._lookups.cached(owner)
+        if cached is not None:
+            return cached[0]
         self.wanted.append(owner)
         return UnknownOwner("it is being looked up")
 

@@ -1,0 +1,64 @@
+"""The loop under every consumer that acts: append what came of the last round, read the log, act, until told to stop."""
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+
+from schemas.catalogue import Event
+from schemas.names import Place
+from streams import refused_records
+from streams.consumers.executing.holder_lease import HolderLease
+from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord
+from streams.log_context import LogContext
+
+IDLE = 0.2
+"""Seconds between looks at the log while there is something to carry out."""
+AT_REST = 0.5  # a look is three questions to Kafka, 3 ms of CPU, and decisions come with turns
+"""The same while there is nothing."""
+_LOG_AGAIN = 1.0
+"""Seconds until the log is asked again when it was away."""
+
+
+def encode_outcome(context: LogContext, outcome: Event, *, source: str, cause: tuple[Place, ...] = ()) -> NewRecord:
+    """The record of an outcome in `outcomes`, in the partition of the context's cluster."""
+    partition = context.topics.partition_of(context.cluster)
+    return context.codec.encode(outcome, topic="outcomes", key=context.cluster, partition=partition, source=source, cause=cause)
+
+
+class ActingConsumer(ABC):
+    """It only reads while another instance holds the `lease`, if there is one, which it renews under the name `renews_as`."""
+
+    def __init__(self, context: LogContext, lease: HolderLease | None, *, renews_as: str = "") -> None:
+        self._context, self._lease, self._renews_as = context, lease, renews_as
+        self._unpublished: list[NewRecord] = []
+
+    @abstractmethod
+    def poll_once(self) -> int:
+        """Read the log to its end and do what is due; how many outcomes were appended. Raises LogUnavailable."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set, then give back the Lease that it renews. While the log is away nothing is done."""
+        with self._lease.renewed(self._renews_as) if self._lease is not None and self._renews_as else nullcontext():
+            while not stop.is_set():
+                try:
+                    self.poll_once()
+                except LogUnavailable:  # the process logs that once for all that it runs
+                    stop.wait(_LOG_AGAIN)
+                stop.wait(self._pause)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds until the next look at the log."""
+        return IDLE
+
+    @property
+    def _may_act(self) -> bool:
+        return self._lease is None or self._lease.held
+
+    def _flush(self) -> int:
+        """Append what is not in the log yet; how many outcomes."""
+        if self._unpublished:  # LogUnavailable leaves them here, and nothing else is begun until the log has them
+            refused_records.append(self._context.log, self._context.topics, self._unpublished)
+        published, self._unpublished = self._unpublished, []
+        return sum(record.topic == self._context.topics.wire("outcomes") for record in published)
