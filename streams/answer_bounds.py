@@ -11,15 +11,13 @@ from email.utils import parsedate_to_datetime
 from schemas.bounds import MOST_INT32
 from schemas.units import Seconds
 
-LONGEST_PAUSE = Seconds(300.0)
-"""The longest that we wait because the other side says so; an API server asks for a second or ten."""
+LONGEST_PAUSE = Seconds(300.0)  # whatever the other side asks for; an API server asks for a second or ten
 MOST_PAGES = 20_000
 """Pages of one list: ten million objects of an API server."""
 LONGEST_TOKEN = 64 << 10
 """Characters of what names the next page."""
 _HALF = 0.5
-_LONGEST_NUMBER = 400
-"""Characters of a number; Python refuses to read integers of more than 4,300 digits, and reads long ones slowly."""
+_LONGEST_NUMBER = 400  # characters; Python refuses integers of more than 4,300 digits, and reads long ones slowly
 
 
 def pause(seconds: float) -> Seconds:
@@ -28,14 +26,12 @@ def pause(seconds: float) -> Seconds:
 
 
 def asked_pause(retry_after: str | None, date: str | None = None) -> Seconds | None:
-    """The pause that `Retry-After` asks for, in seconds or as a time; None where it asks for none.
-
-    A time is compared with the answer's own `Date`, because the other side's clock may be wrong.
-    """
+    """The pause that `Retry-After` asks for, in seconds or as a time; None where it asks for none."""
     if retry_after is None or len(retry_after) > _LONGEST_NUMBER:
         return None
     seconds = number(retry_after)
     if math.isnan(seconds):
+        # The answer's own `Date` and not our time, because the other side's clock may be wrong.
         then, now = _http_date(retry_after), _http_date(date or "")
         seconds = (then - now).total_seconds() if then is not None and now is not None else 0.0
     return pause(seconds) if seconds > 0.0 else None
@@ -64,7 +60,7 @@ def place(at: float, first: float, step: Seconds, places: int) -> int | None:
 
 def _http_date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        at = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -17,8 +17,7 @@ from streams.topics import CLOCK, Topics
 
 _STRETCH, _LONGEST = 256, 16_384
 """Records read at once when looking back for a full one, which a clock writes each minute."""
-_DELIVERY = 0.05
-"""Seconds in which a record comes that the log says it has, where no record lacks at its end."""
+_DELIVERY = 0.05  # seconds in which a record comes that the log says it has; the last offsets may hold none
 _READ_THROUGH = 1_000
 """Records that are read one by one in a search for a moment."""
 
@@ -47,11 +46,12 @@ def counted(log: Log, topics: Topics, *, before: int | None = None) -> Counted:
     records: list[Record] = []
     while start > begin:
         earlier = max(begin, start - stride)
+        # A clock writes a full record each minute, so one stretch is nearly always enough.
         records = [*between(log, at, earlier, start), *records]
         start, stride = earlier, min(_LONGEST, stride * 4)
-        found = clock_rules.begin_in_middle(records, before=before)
-        if found is not None:
-            return found
+        state = clock_rules.begin_in_middle(records, before=before)
+        if state is not None:
+            return state
     return first_counted(log, topics)
 
 
@@ -63,9 +63,9 @@ def first_counted(log: Log, topics: Topics) -> Counted:
         return Counted()
     records = list(between(log, at, begin, min(begin + _LONGEST, end)))
     for number, record in enumerate(records):
-        found = Counted.at_full(record)
-        if found is not None and clock_rules.begin_in_middle(records[number:], before=record.offset + 1) is not None:
-            return found
+        state = Counted.at_full(record)
+        if state is not None and clock_rules.begin_in_middle(records[number:], before=record.offset + 1) is not None:
+            return state
     # From the first record on: either the chain begins there, or nothing counts until a full record is confirmed.
     return Counted(next=begin)
 
@@ -90,8 +90,8 @@ def look_at(log: Log, topics: Topics, offset: int) -> PlaceInClock:
     """What the topic holds at an offset."""
     at = place(topics)
     begin, end = log.begin(*at), log.end(*at)
-    found = log.poll({at: offset}, limit=1) if begin <= offset < end else ()
-    record = ClockRecord.decode(found[0]) if found and found[0].offset == offset else None
+    records = log.poll({at: offset}, limit=1) if begin <= offset < end else ()
+    record = ClockRecord.decode(records[0]) if records and records[0].offset == offset else None
     return PlaceInClock(begin, end, record)
 
 
@@ -121,13 +121,13 @@ class ClockReader:
             before, self._counted = self.counted, counted(self._log, self._topics)
             # A topic from whose first record on everything is read needs no full one: the chain begins there.
             self._from_newest = self._counted.next > 0
-            found = [self._counted.last] if self._counted.last is not None and before.last is None else []
+            ticks = [self._counted.last] if self._counted.last is not None and before.last is None else []
         else:
-            found = []
+            ticks = []
         at = place(self._topics)
         # Who does not wait asks where the topic ends, which costs less than to learn from the log that nothing comes.
         end = None if wait else log_ends.ask_all(self._log, [at])[at]
-        while most is None or len(found) < most:
+        while most is None or len(ticks) < most:
             if end is not None and self._counted.next >= end:
                 break
             records = self._log.poll({at: self._counted.next}, wait=wait or _DELIVERY)
@@ -136,12 +136,12 @@ class ClockReader:
             if records[0].offset > self._counted.next < self._log.begin(*at):
                 # Retention took what comes next, and what comes after that may only seem to come after what was read.
                 self._counted = first_counted(self._log, self._topics)
-                found += [] if self._counted.last is None else [self._counted.last]
+                ticks += [] if self._counted.last is None else [self._counted.last]
                 continue
-            found += clock_rules.ticks(self._counted, records)
+            ticks += clock_rules.ticks(self._counted, records)
             if wait:
                 break
-        return found
+        return ticks
 
 
 def newest(log: Log, topics: Topics) -> Tick | None:
@@ -153,10 +153,10 @@ def newest(log: Log, topics: Topics) -> Tick | None:
 
 def oldest(log: Log, topics: Topics) -> Tick | None:
     """The first tick that is kept; None in a log that has none."""
-    found = first_counted(log, topics)
-    if found.last is not None:
-        return found.last
-    return next(iter(ticks_from(log, topics, found)), None)
+    state = first_counted(log, topics)
+    if state.last is not None:
+        return state.last
+    return next(iter(ticks_from(log, topics, state)), None)
 
 
 def ticks_from(log: Log, topics: Topics, start: Counted) -> Iterator[Tick]:
@@ -174,14 +174,15 @@ def counted_at(log: Log, topics: Topics, at: datetime) -> Counted:
     low, high = log.begin(*there), log.end(*there)
     while high - low > _READ_THROUGH:
         middle = (low + high) // 2
-        number = next((said.number for r in between(log, there, middle, high) if (said := ClockRecord.decode(r))), wanted + 1)
+
+        number = next((tick.number for r in between(log, there, middle, high) if (tick := ClockRecord.decode(r))), wanted + 1)
         low, high = (middle, high) if number <= wanted else (low, middle)
-    found = counted(log, topics, before=low)
-    if found.number > wanted:
+    state = counted(log, topics, before=low)
+    if state.number > wanted:
         return Counted()
-    for record in between(log, there, found.next, log.end(*there)):
-        said = ClockRecord.decode(record)
-        if said is not None and said.number > wanted and said.after == found.place:
+    for record in between(log, there, state.next, log.end(*there)):
+        tick = ClockRecord.decode(record)
+        if tick is not None and tick.number > wanted and tick.after == state.place:
             break
-        found.take(record)
-    return found
+        state.take(record)
+    return state

@@ -23,12 +23,9 @@ from streams.log.log_port import NewRecord, Record
 PARTITION = 0
 TICK, PROBE, FILL = b"tick", b"probe", b"fill"
 """Keys of what a clock writes: a tick, a question for the log's time, and what fills up a partition that lost its end."""
-LAST_NUMBER = 253_402_300_800_000
-"""Milliseconds of the year 10000, which no datetime can hold; a tick at or above it is no tick."""
-MOST_AHEAD = 300_000
-"""Milliseconds that a tick may lie after the moment at which the log took it: far more than clocks that are kept differ."""
-MOST_ENDS = 100_000
-"""Partitions in one record, so that nobody's record fills the memory of all readers."""
+LAST_NUMBER = 253_402_300_800_000  # milliseconds of the year 10000, which no datetime can hold
+MOST_AHEAD = 300_000  # milliseconds after the log took a tick: far more than clocks that are kept differ
+MOST_ENDS = 100_000  # partitions in one record, so that nobody's record fills the memory of all readers
 _NAME_LENGTH = 64
 
 Ends = Mapping[tuple[str, int], int]
@@ -147,13 +144,13 @@ class Counted:
             if self.epochs and self.epochs[-1][0] == record.epoch:
                 del self.epochs[-1]
             self.epochs.append((record.epoch, self.next))
-        said = ClockRecord.decode(record)
-        if said is None or said.number <= self.number or said.after != self.place or _is_ahead(record, said.number):
+        tick = ClockRecord.decode(record)
+        if tick is None or tick.number <= self.number or tick.after != self.place or _is_ahead(record, tick.number):
             return None
-        if any(end < self.ends.get(place, 0) for place, end in said.ends.items()):
+        if any(end < self.ends.get(place, 0) for place, end in tick.ends.items()):
             return None
-        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch, said.more)
-        self.ends.update(said.ends)
+        self.last = Tick(record.offset, tick.number, tick.name, tick.ends, record.timestamp_ms, record.epoch, tick.more)
+        self.ends.update(tick.ends)
         return self.last
 
     def end(self, topic: str, partition: int) -> int:
@@ -163,12 +160,12 @@ class Counted:
     @staticmethod
     def at_full(record: Record) -> "Counted | None":
         """Begin at a record in the middle of the topic; None unless it is full. Only a later record shows that it counts."""
-        said = ClockRecord.decode(record)
-        if said is None or not said.full or _is_ahead(record, said.number):
+        full = ClockRecord.decode(record)
+        if full is None or not full.full or _is_ahead(record, full.number):
             return None
-        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch, said.more)
+        tick = Tick(record.offset, full.number, full.name, full.ends, record.timestamp_ms, record.epoch, full.more)
         after = record.last_offset + 1
-        return Counted(tick, after, dict(said.ends), [(record.epoch, after)] if record.epoch >= 0 else [])
+        return Counted(tick, after, dict(full.ends), [(record.epoch, after)] if record.epoch >= 0 else [])
 
 
 def _is_ahead(record: Record, number: int) -> bool:
@@ -183,7 +180,7 @@ def begin_in_middle(records: Sequence[Record], *, before: int | None = None) -> 
     may itself be one that does not count, as both of two clocks' records may come after the same. That does no harm: whoever
     wrote `after` had read that the full one counts. `before`: the full record has to lie before this offset.
     """
-    named = {said.after for record in records if (said := ClockRecord.decode(record)) is not None}
+    named = {tick.after for record in records if (tick := ClockRecord.decode(record)) is not None}
     for record in reversed(records):
         if before is not None and record.offset >= before:
             continue

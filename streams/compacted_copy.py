@@ -3,12 +3,9 @@
 `rules`, `policies` and `control` keep every change for weeks, because stages need them. So each change is also written to a copy
 (`policies-latest` and its like) that has one record for each key, and a tombstone for what was removed.
 
-The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
-- a reader takes the copy and then the last records of the topic, of which the later in event time wins, and goes on from there;
-- facts about the cluster go to the topic first, so that a source that died in between finds its change missing in the copy and
-  publishes it again; control that forbids acts goes to the copy first, so that a process that starts later also sees a pause that
-  any process has obeyed, and control that permits them to the topic first, so that none starts to act while others are paused;
-- a copy counts only once it has been declared complete; until then readers read the topic from its beginning.
+The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence a
+reader takes the copy and then the last records of the topic, of which the later in event time wins, and goes on from there. A
+copy counts only once it has been declared complete; until then readers read the topic from its beginning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,10 +25,8 @@ COPIES = {"rules": "rules-latest", "policies": "policies-latest", "control": "co
 TAIL = 7_200
 """Records at the end of the topic that a reader takes after the copy."""
 
-_TRIES = 6
-"""How often what follows a change is tried; a question to a broker that is away takes some seconds."""
-_COMPLETE = b"/complete"
-"""The key of the record that declares a copy complete; no event has a key that begins with a slash."""
+_TRIES = 6  # to write what follows a change; a question to a broker that is away takes some seconds
+_COMPLETE = b"/complete"  # the key of the record that declares a copy complete; no event's key begins with a slash
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +74,8 @@ def append_with_copies(
 ) -> Sequence[Place | None]:
     """Append records and the copies that belong to them; gives the places of the records. Raises LogUnavailable.
 
-    Records that the log refuses for good are set aside and have no place.
-
-    Copies of control go first unless it `permits` acts, and others last, for the reasons that the module gives. A log without
-    the copies, as one from before there were any, gets the records alone.
+    Records that the log refuses for good are set aside and have no place. Copies of control go first unless it `permits` acts,
+    and others last. A log without the copies, as one from before there were any, gets the records alone.
     """
     early, late = _copies_around(log, topics, records, permits=permits)
     _append(log, topics, early)
@@ -98,6 +91,9 @@ def _copies_around(
     copies = copies_of(records, topics)
     if not all(has_topic(log, wire) for wire in {copy.topic for copy in copies}):
         return [], []
+    # A source that dies between topic and copy finds its change missing in the copy, and publishes it again. Control that
+    # forbids acts goes to the copy first, so that a process that starts later, too, sees a pause that any process has obeyed;
+    # control that permits them goes to the topic first, so that none starts to act while others are paused.
     early = "" if permits else topics.wire(COPIES["control"])
     return [copy for copy in copies if copy.topic == early], [copy for copy in copies if copy.topic != early]
 
@@ -108,21 +104,17 @@ def _append(log: Log, topics: Topics, records: Sequence[NewRecord]) -> None:
 
 
 def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord], *, permits: bool = False) -> Sequence[Place | None]:
-    """As `append_with_copies`, for one of several writers: whoever of them ends last, the copy has what the topic has.
-
-    Two that write at one time may reach the copy in one order and the topic in the other. So each copies the newest record of the
-    topic once more, until no newer one came meanwhile; the last one to copy has seen the last record.
-    """
+    """As `append_with_copies`, for one of several writers: whoever of them ends last, the copy has what the topic has."""
     early, late = _copies_around(log, topics, records, permits=permits)
     _append(log, topics, early)
     places = refused_records.append(log, topics, records)
     # From here on the change is in force, so whoever asked for it must not hear that it failed because a broker starts anew.
-    for left in reversed(range(_TRIES if early or late else 0)):
+    for tries_left in reversed(range(_TRIES if early or late else 0)):
         try:
             _append(log, topics, late)
             _settle(log, topics, records, places)
         except LogUnavailable as error:
-            if not left:
+            if not tries_left:
                 what = "the change is in the log and in force, but its copy for processes that start is not certain"
                 raise LogUnavailable(f"{what}: {error}; repeat it") from error
         else:
@@ -138,6 +130,8 @@ def _settle(log: Log, topics: Topics, records: Sequence[NewRecord], places: Sequ
         if place is not None and record.key is not None and record.topic in copied
         if record.partition == _read_in(record, topics)
     }
+    # Two that write at one time may reach the copy in one order and the topic in the other. So each copies the newest record of
+    # the topic once more, until no newer one came meanwhile; the last one to copy has seen the last record.
     settled: dict[bytes, Record] = {}
     while (newest := _newest_since(log, written)) != settled:
         settled = newest
@@ -152,13 +146,13 @@ def _read_in(record: NewRecord, topics: Topics) -> int:
 
 def _newest_since(log: Log, written: dict[bytes, Place]) -> dict[bytes, Record]:
     """The newest record of each key in the partition of its place, from there on."""
-    found: dict[bytes, Record] = {}
+    newest: dict[bytes, Record] = {}
     for topic, partition in {(place.topic, place.partition) for place in written.values()}:
         start = min(place.offset for place in written.values() if (place.topic, place.partition) == (topic, partition))
         for record in reverse_log_reader.between(log, topic, partition, start, log.end(topic, partition)):
             if record.key in written and written[record.key].topic == topic:
-                found[record.key] = record
-    return found
+                newest[record.key] = record
+    return newest
 
 
 def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> CompactedState:

@@ -4,9 +4,8 @@ After a crash a stage publishes the turns after its last checkpoint again, and a
 decision. So the order of the log does not matter: the highest turn wins, and repeats change nothing. The key is the last part of
 a decision's id (`schemas.ids.DecisionId`).
 
-A recommendation without containers withdraws what was recommended, and the view then forgets the workload. It keeps the turn of
-the withdrawal for another day of event time, so that a late repeat of an older decision does not bring the workload back. A
-tombstone names no turn and removes nothing.
+A recommendation without containers withdraws what was recommended, and the view then forgets the workload. A tombstone names no
+turn and removes nothing.
 """
 
 from collections import deque
@@ -75,13 +74,13 @@ class DecisionView:
         tick = ClockRecord.decode(record)
         if tick is not None:
             self._advance(from_ms(tick.number))
-        elif record.value is not None and not self._is_known(record):
+        elif record.value is not None and not self._is_outdated_by_its_id(record):
             try:
                 self._apply_decision(record)
             except BadRecord:
                 self.bad += 1
 
-    def _is_known(self, record: Record) -> bool:
+    def _is_outdated_by_its_id(self, record: Record) -> bool:
         """Whether the id in a record's headers shows that nothing newer is in it, so that it need not be decoded."""
         try:
             identity = DecisionId.parse(header(record, "ce_id") or "")
@@ -105,6 +104,7 @@ class DecisionView:
             return
         self._latest.pop(key, None)
         if isinstance(event, RequestsRecommended) and not event.containers:
+            # Kept for another day of event time, so that a late repeat of an older decision does not bring the workload back.
             self._withdrawn[key] = rank
             self._withdrawals.append((event.at, key, rank))
         else:

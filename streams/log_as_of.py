@@ -1,7 +1,4 @@
-"""A log as it was at a moment of event time: nothing later is there, and nothing can be appended.
-
-Changelogs are left out, because a checkpoint is newer than its content; a look back replays from the beginning.
-"""
+"""A log as it was at a moment of event time: nothing later is there, and nothing can be appended."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,8 +33,8 @@ class LogAsOf:
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:  # noqa: ARG002  # the port's
         """As the port says; nothing new ever comes."""
         wanted = {place: position for place, position in positions.items() if position < self.end(*place)}
-        found = self.log.poll(wanted, limit=limit) if wanted else ()
-        return [record for record in found if record.offset < self.end(record.topic, record.partition)]
+        records = self.log.poll(wanted, limit=limit) if wanted else ()
+        return [record for record in records if record.offset < self.end(record.topic, record.partition)]
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
@@ -56,17 +53,18 @@ class LogAsOf:
         name, end = self.topics.short(topic), self.log.end(topic, partition)
         if name == CLOCK:
             return self._counted.next
-        said = max(self.log.begin(topic, partition), min(end, self._counted.end(name, partition)))
+        in_force = max(self.log.begin(topic, partition), min(end, self._counted.end(name, partition)))
         if not clock_log.comes_after_its_tick(name) or self._counted.last is None:
-            return said
+            return in_force
+        # What was decided in the turn of the last tick stands behind the end that this tick says, and belongs to that moment.
         decided = times.from_ms(self._counted.number + 1)
-        return max(said, offset_at(self.log, topic, partition, decided))
+        return max(in_force, offset_at(self.log, topic, partition, decided))
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has. Raises BadInput when there is no such topic, or it is a changelog."""
         try:
             self.topics.topic(topic)
-        except KeyError:
+        except KeyError:  # a changelog: a checkpoint is newer than its content, so a look back replays from the beginning
             raise BadInput(f"'{topic}' is not looked at in the past") from None
         return self.log.partitions(topic)
 

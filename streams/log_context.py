@@ -34,15 +34,13 @@ class LogContext:
     def of(cls, log: Log, topics: Topics, cluster: str = "") -> Self:
         """A context with a codec of its own. Raises BadInput for a file that this program cannot read."""
         codec = Codec(topics)
-        if isinstance(log, FileLog):
+        if isinstance(log, FileLog):  # in a log at a broker, a worker compares the rules with its own before all else
             _refuse_other_versions(log, topics)
         return cls(log, topics, codec, cluster)
 
     def reopened(self) -> Self:
-        """The same context on a connection of its own, if possible, for reads before each act.
-
-        A Kafka reader that switches to other partitions waits a tenth of a second for its previous fetch.
-        """
+        """The same context on a connection of its own, if possible, for reads before each act."""
+        # A Kafka reader that switches to other partitions waits a tenth of a second for its previous fetch.
         return self if self.another is None else replace(self, log=self.another())
 
     def cluster_partition(self, topic: str) -> tuple[str, int]:
@@ -58,10 +56,7 @@ class LogContext:
 
 
 def _refuse_other_versions(log: FileLog, topics: Topics) -> None:
-    """Raises BadInput for a log of a program before 0.1.0, or of a newer one, which the first record of a partition gives away.
-
-    A log at a broker needs no such look: a worker compares the rules in it with its own before it reads anything else.
-    """
+    """Raises BadInput for a log of a program before 0.1.0, or of a newer one, as the first record of a partition tells."""
     present = [wire for topic in TOPICS if (wire := topics.wire(topic.name)) in log.topics()]
     if topics.wire("recommendations") in present and topics.wire(RULES) not in present:
         raise BadInput(f"the log file '{log.path}' has no rules: a program before 0.1.0 wrote it, and this one reads none so old")

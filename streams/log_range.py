@@ -32,10 +32,8 @@ AT_ONCE = 2_000
 """Records in one poll, and records of one partition that are kept while another one is behind."""
 FOLLOW_WAIT = 1.0
 """Seconds for which one poll waits for new records while following."""
-LOOKED_THROUGH = 200
-"""Records that are looked through one by one in a search for a moment."""
-_SAMPLED = 15
-"""Records that are asked for the time at one place of a search: one of them may say anything."""
+LOOKED_THROUGH = 200  # records at the end of a search that are read at once: on Kafka one read costs as much as hundreds of them
+_SAMPLED = 15  # records whose median time decides at one place of a search: one of them may say anything
 _NEWEST = 9
 """Records at the end of a partition that are asked how far it got."""
 
@@ -104,8 +102,8 @@ def event_time_ms(record: Record) -> int:
         at = datetime.fromisoformat(text) if text else None
     except ValueError:
         at = None
-    said = -1 if at is None or at.tzinfo is None else to_ms(at)
-    return said if 0 <= said < bounds.LAST_SECOND * 1000 else taken_ms(record)
+    claimed = -1 if at is None or at.tzinfo is None else to_ms(at)
+    return claimed if 0 <= claimed < bounds.LAST_SECOND * 1000 else taken_ms(record)
 
 
 def taken_ms(record: Record) -> int:
@@ -127,7 +125,7 @@ def read_range(
 def follow(log: Log, topics: Sequence[str], *, since: Bound = None, merged: bool = False) -> Iterator[Record]:
     """As `read_range` up to now, then every appended record, without end; no record is skipped or repeated."""
     ranges = _partition_ranges(log, topics, since, None)
-    positions = {(each.topic, each.partition): each.end for each in ranges}
+    positions = {(span.topic, span.partition): span.end for span in ranges}
     yield from _read(log, ranges, merged=merged)
     while True:
         for record in log.poll(positions, wait=FOLLOW_WAIT):
@@ -139,8 +137,7 @@ def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
     """An offset from which on no record is before this moment of event time; records without a time go with the one after them.
 
     In a partition whose times sometimes go back, it is the place that puts the fewest records on the wrong side, so one record
-    with an odd time moves nothing. The search halves the partition until `LOOKED_THROUGH` records are left and reads those: on
-    Kafka one read costs as much as hundreds of records.
+    with an odd time moves nothing.
     """
     wanted = to_ms(at)
     low, high = log.begin(topic, partition), log.end(topic, partition)
@@ -163,26 +160,26 @@ def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
 def offset_before_end(log: Log, topic: str, partition: int, span: timedelta) -> int:
     """An offset from which all of the last `span` of event time in a partition is read, counted from its newest records.
 
-    For readers that must miss nothing and may read too much. No single record decides: several of the newest show how far the
-    partition got, each capped by the time when the log appended it, and the lowest counts. Nothing that the log appended within
-    `span` is left out, whatever times the records claim.
+    For readers that must miss nothing and may read too much.
     """
     begin, end = log.begin(topic, partition), log.end(topic, partition)
     last = list(_between(log, topic, partition, max(begin, end - _NEWEST), end))
     taken = max((record.timestamp_ms for record in last), default=-1)
-    said = [time for record in last if (time := _bounded_time_ms(record)) >= 0]
-    if not said:
+    # No single record decides how far the partition got: of several the lowest time counts, each capped by its append time.
+    times = [time for record in last if (time := _bounded_time_ms(record)) >= 0]
+    if not times:
         return begin
-    found = offset_at(log, topic, partition, from_ms(min(said)) - span)
-    return (
-        found if taken < 0 else min(found, _offset_taken_at(log, (topic, partition), taken - span // timedelta(milliseconds=1)))
-    )
+    start = offset_at(log, topic, partition, from_ms(min(times)) - span)
+    if taken < 0:
+        return start
+    # Nothing that the log appended within `span` is left out, whatever times the records claim.
+    return min(start, _offset_taken_at(log, (topic, partition), taken - span // timedelta(milliseconds=1)))
 
 
 def _bounded_time_ms(record: Record) -> int:
     """The event time of a record, but no later than its append time."""
-    said = event_time_ms(record)
-    return said if record.timestamp_ms < 0 else min(said, record.timestamp_ms)
+    claimed = event_time_ms(record)
+    return claimed if record.timestamp_ms < 0 else min(claimed, record.timestamp_ms)
 
 
 def offsets_taken_at(log: Log, places: Collection[TopicAndPartition], at_ms: int) -> Mapping[TopicAndPartition, int]:
@@ -235,18 +232,18 @@ def copy_range(
     for topic in topics:
         to.create(topic, log.partitions(topic))
     ranges = _partition_ranges(log, topics, since, until)
-    for each in ranges:
-        each.position = max(each.position, to.end(each.topic, each.partition))
+    for span in ranges:
+        span.position = max(span.position, to.end(span.topic, span.partition))
     copied = dict.fromkeys(topics, 0)
-    for each in ranges:
-        while each.position < each.end:
-            _fill(log, [each])
-            batch = list(each.ahead)
-            each.ahead.clear()
+    for span in ranges:
+        while span.position < span.end:
+            _fill(log, [span])
+            batch = list(span.ahead)
+            span.ahead.clear()
             to.import_records(batch)
-            copied[each.topic] += len(batch)
-        if to.end(each.topic, each.partition) < each.end:  # nothing readable stands before the end, which the clock may name
-            to.import_records([Record(each.topic, each.partition, each.end - 1, FILL, b"")])
+            copied[span.topic] += len(batch)
+        if to.end(span.topic, span.partition) < span.end:  # nothing readable stands before the end, which the clock may name
+            to.import_records([Record(span.topic, span.partition, span.end - 1, FILL, b"")])
     return copied
 
 
@@ -282,23 +279,23 @@ def _read(log: Log, ranges: Sequence[_PartitionRange], *, merged: bool) -> Itera
 
 
 def _one_after_another(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
-    for each in ranges:
-        while each.position < each.end:
-            _fill(log, [each])
-            while each.ahead:
-                yield each.ahead.popleft()
+    for span in ranges:
+        while span.position < span.end:
+            _fill(log, [span])
+            while span.ahead:
+                yield span.ahead.popleft()
 
 
 def _merge(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
     heads: list[tuple[int, int]] = []
-    by_rank = {each.rank: each for each in ranges}
+    by_rank = {span.rank: span for span in ranges}
     waiting = list(ranges)
     while True:
-        for each in waiting:
-            while not each.ahead and each.position < each.end:
+        for span in waiting:
+            while not span.ahead and span.position < span.end:
                 _fill(log, ranges)
-            if each.ahead:
-                heapq.heappush(heads, (event_time_ms(each.ahead[0]), each.rank))
+            if span.ahead:
+                heapq.heappush(heads, (event_time_ms(span.ahead[0]), span.rank))
         if not heads:
             return
         _, rank = heapq.heappop(heads)
@@ -308,13 +305,13 @@ def _merge(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
 
 def _fill(log: Log, ranges: Sequence[_PartitionRange]) -> None:
     """Read on where there is room. An empty answer means that the log has no more there, whatever its end offset is."""
-    open_ranges = {(each.topic, each.partition): each for each in ranges if each.has_room}
-    records = log.poll({key: each.position for key, each in open_ranges.items()}, limit=AT_ONCE)
+    open_ranges = {(span.topic, span.partition): span for span in ranges if span.has_room}
+    records = log.poll({key: span.position for key, span in open_ranges.items()}, limit=AT_ONCE)
     for record in records:
         open_ranges[record.topic, record.partition].add(record)
     if not records:
-        for each in open_ranges.values():
-            each.position = each.end
+        for span in open_ranges.values():
+            span.position = span.end
 
 
 def has_topic(log: Log, topic: str) -> bool:

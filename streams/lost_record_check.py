@@ -33,18 +33,18 @@ def look(log: KnowsEpochs, topics: Topics, read: Iterable[tuple[int, Mapping[str
     Two logs that both hold a record of an epoch at an offset are the same up to there, and an epoch that a log left earlier than
     it was read took the rest along (https://cwiki.apache.org/confluence/display/KAFKA/KIP-320).
     """
-    left: dict[tuple[TopicAndPartition, int], int] = {}
+    positions: dict[tuple[TopicAndPartition, int], int] = {}
     for partition, epochs in read:
-        for name, found in epochs.items():
+        for name, upto_by_epoch in epochs.items():
             place = clock_log.place(topics) if name == CLOCK else (topics.wire(name), partition)
-            for epoch, upto in found:
-                left[place, epoch] = max(upto, left.get((place, epoch), 0))
+            for epoch, upto in upto_by_epoch:
+                positions[place, epoch] = max(upto, positions.get((place, epoch), 0))
     gone, complete = list[str](), True
-    while left:
-        asked = dict(left.keys())  # one epoch of each partition at a time
-        answers = log.ends_of_epochs(asked)
-        for place, epoch in asked.items():
-            upto, answer = left.pop((place, epoch)), answers.get(place)
+    while positions:
+        epochs_asked = dict(positions.keys())  # one epoch of each partition at a time
+        answers = log.ends_of_epochs(epochs_asked)
+        for place, epoch in epochs_asked.items():
+            upto, answer = positions.pop((place, epoch)), answers.get(place)
             complete &= answer is not None
             if answer is not None and (answer.epoch < epoch or answer.offset < upto):
                 until = f"the log left that at {answer.offset}" if answer.epoch == epoch else "the log has none of that"

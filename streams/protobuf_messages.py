@@ -27,12 +27,10 @@ def classes(package: str, messages: Mapping[str, Fields]) -> dict[str, Any]:
     """The class of each message, by its name. A message as BYTES is one that is read or written separately."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     for name, fields in messages.items():
-        made = file.message_type.add(name=name)
+        message = file.message_type.add(name=name)
         for field, number, kind, label in fields:
-            if isinstance(kind, str):
-                made.field.add(name=field, number=number, label=label, type=_FIELD.TYPE_MESSAGE, type_name=f".{package}.{kind}")
-            else:
-                made.field.add(name=field, number=number, label=label, type=kind)
+            of = {"type": _FIELD.TYPE_MESSAGE, "type_name": f".{package}.{kind}"} if isinstance(kind, str) else {"type": kind}
+            message.field.add(name=field, number=number, label=label, **of)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}

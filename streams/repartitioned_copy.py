@@ -3,10 +3,7 @@
 A key's partition follows from their number, so each record goes to where its key belongs there; a scrape, which has many keys, is
 cut by them. Between two ticks the copy has what the log has between them, and its ticks say the ends that it has itself. So every
 turn takes in there what it took in here, and whoever takes the turns again gets the state of a log that always had so many
-partitions. Ids and places that records name are changed accordingly.
-
-The last tick of a copy has a name of its own (`moved_until`): what was decided up to there was decided elsewhere, and is shown,
-but not compared. Plans that no turn had attested to are attested to by none. Dead letters stay where they are.
+partitions. Ids and places that records name are changed accordingly. Dead letters stay where they are.
 """
 
 import re
@@ -139,6 +136,7 @@ class _Copy:
             progress(self._count)
         if newest is None:
             raise BadInput(f"topic '{topics.wire(CLOCK)}' has no tick, so there is nothing to move")
+        # A name of its own says that what was decided up to there was decided elsewhere: it is shown, but not compared.
         last = replace(newest, number=newest.number + 1, name=f"{_MOVED}{topics.partitions}")
         self._stretch([(last, ends, True)], done, ends)
         for name in compacted_copy.COPIES:
@@ -166,8 +164,8 @@ class _Copy:
         until = dict(done)
         for _, moved, _ in ticks:
             until.update({place: min(max(done[place], end), ends[place]) for place, end in moved.items() if place in done})
-        records = {place: iter(found) for place, found in self._read(done, until).items()}
-        waiting = {place: next(each, None) for place, each in records.items()}
+        records = {place: iter(rows) for place, rows in self._read(done, until).items()}
+        waiting = {place: next(rows, None) for place, rows in records.items()}
         batch: list[NewRecord] = []
         for tick, moved, full in ticks:
             # attestations first, so that no plan is copied before what vouches for it
@@ -184,13 +182,13 @@ class _Copy:
         self, since: Mapping[TopicAndPartition, int], until: Mapping[TopicAndPartition, int]
     ) -> dict[TopicAndPartition, list[Record]]:
         topics = self._old.topics
-        some = [place for place, end in until.items() if end > since[place]]
+        growing = [place for place, end in until.items() if end > since[place]]
         begins = {(topics.wire(name), p): since[name, p] for name, p in until}
         limits = {(topics.wire(name), p): end for (name, p), end in until.items()}
-        found: dict[TopicAndPartition, list[Record]] = {place: [] for place in some}
-        for record in read_range(self._old.log, sorted({topics.wire(name) for name, _ in some}), since=begins, until=limits):
-            found[topics.short(record.topic), record.partition].append(record)
-        return found
+        records_of: dict[TopicAndPartition, list[Record]] = {place: [] for place in growing}
+        for record in read_range(self._old.log, sorted({topics.wire(name) for name, _ in growing}), since=begins, until=limits):
+            records_of[topics.short(record.topic), record.partition].append(record)
+        return records_of
 
     def _append(self, batch: Sequence[NewRecord]) -> None:
         last: Place | None = None
@@ -221,7 +219,7 @@ class _Copy:
         if is_of_a_clock(record) or (record.key is None and record.value is None):
             return []
         records = list(self._parts(name, record))
-        there = [(each.partition, self._ends[name, each.partition]) for each in records]
+        there = [(part.partition, self._ends[name, part.partition]) for part in records]
         if name in _BROADCAST:
             says = blake2b(b"%b\0%b" % (record.key or b"", record.value or b""), digest_size=16).digest()
             self._broadcast[name, record.partition, record.offset] = says
@@ -229,12 +227,13 @@ class _Copy:
                 self._said[name, says] = there
         else:
             self._where.setdefault((name, record.partition), _Whereabouts.none()).add(record.offset, there)
-        for each in records:
-            self._ends[name, each.partition] += 1
+        for part in records:
+            self._ends[name, part.partition] += 1
+        # A plan has another digest in the copy. One that no turn had attested to is attested to by none.
         if name in plan_attestations.PLAN_TOPICS and plan_attestations.digest(record) in self._attested:
-            vouched = [vouching for each in records for vouching in self._vouched(each)]
-            for each in vouched:
-                self._ends[plan_attestations.TOPIC, each.partition] += 1
+            vouched = [vouching for part in records for vouching in self._vouched(part)]
+            for part in vouched:
+                self._ends[plan_attestations.TOPIC, part.partition] += 1
             return [*vouched, *records]
         return records
 
@@ -291,7 +290,7 @@ class _Copy:
             return place
         if name in _BROADCAST:
             says = self._broadcast.get((name, place.partition, place.offset), b"")
-            there = next((each for each in self._said.get((name, says), ()) if each[0] == wanted), None)
+            there = next((copy for copy in self._said.get((name, says), ()) if copy[0] == wanted), None)
         else:
             where = self._where.get((name, place.partition))
             there = None if where is None else where.of(place.offset, wanted)
@@ -328,7 +327,7 @@ def _partitions(value: bytes | None, key: str, topics: Topics) -> tuple[bytes, b
             workload = "/".join(str(about.get(part, "")) for part in ("cluster", "namespace", "kind", "name"))
         elif isinstance(subject, dict) and subject.get("workload"):
             workload = str(subject["workload"])
-    return tuple(b"%d" % topics.partition_of(each) for each in (cluster_of(key), workload))  # type: ignore[return-value]  # two
+    return tuple(b"%d" % topics.partition_of(name) for name in (cluster_of(key), workload))  # type: ignore[return-value]  # two
 
 
 def _renaming(partitions: tuple[bytes, bytes]) -> Callable[[re.Match[bytes]], bytes]:

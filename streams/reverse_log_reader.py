@@ -40,11 +40,11 @@ def between(log: Log, topic: str, partition: int, start: int, end: int) -> Itera
 
 def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[tuple[str, int], Sequence[Record]]:
     """The last records of each partition, a clock's among them, at most `count` of each; asked at once where the log can."""
-    found: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
+    records_of: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
     ranges = {place: (max(begin, end - count), end) for place, (begin, end) in _bounds(log, places).items()}
     for record in _read(log, ranges):
-        found[record.topic, record.partition].append(record)
-    return found
+        records_of[record.topic, record.partition].append(record)
+    return records_of
 
 
 def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, int], tuple[Sequence[Record], bool]]:
@@ -54,22 +54,23 @@ def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, 
     is read from the end on, each four times as long as the one after it, for fillers alone may fill the first ones.
     """
     places = [(topic, partition) for partition in range(log.partitions(topic))] if has_topic(log, topic) else []
-    found: dict[tuple[str, int], tuple[list[Record], bool]] = {place: ([], True) for place in places}
-    left, length = _bounds(log, places), most
-    while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
-        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
+    newest_of: dict[tuple[str, int], tuple[list[Record], bool]] = {place: ([], True) for place in places}
+    unread, length = _bounds(log, places), most
+    while unread := {place: (begin, end) for place, (begin, end) in unread.items() if begin < end}:
+        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in unread.items()}
         stretch: dict[tuple[str, int], list[Record]] = {place: [] for place in ranges}
         for record in _read(log, ranges):
             stretch[record.topic, record.partition].append(record)
         for place, records in stretch.items():
-            (begin, _), (start, _) = left.pop(place), ranges[place]
+            (begin, _), (start, _) = unread.pop(place), ranges[place]
             reached = start == begin or (bool(records) and 0 <= event_time_ms(records[0]) < to_ms(at))
-            known = [*(record for record in records if not is_of_a_clock(record)), *found[place][0]]
-            found[place] = known[-most:], reached and len(known) <= most
-            if not reached and len(known) < most:
-                left[place] = begin, start
+            records_kept = [*(record for record in records if not is_of_a_clock(record)), *newest_of[place][0]]
+            newest_of[place] = records_kept[-most:], reached and len(records_kept) <= most
+            if not reached and len(records_kept) < most:
+                unread[place] = begin, start
+        # Fillers alone may fill the first stretches, so each is longer than the one after it.
         length = min(_LONGEST, 4 * length)
-    return found
+    return newest_of
 
 
 def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
@@ -80,16 +81,16 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
     if not has_topic(log, topic):
         return
     places = [(topic, partition) for partition in range(log.partitions(topic))]
-    left, length = _bounds(log, places), _FIRST
-    while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
-        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
+    unread, length = _bounds(log, places), _FIRST
+    while unread := {place: (begin, end) for place, (begin, end) in unread.items() if begin < end}:
+        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in unread.items()}
         records = list(_read(log, ranges))
         yield [record for record in records if not is_of_a_clock(record)]
         first: dict[tuple[str, int], int] = {}
         for record in records:
             first.setdefault((record.topic, record.partition), event_time_ms(record))
-        left = {
-            place: (left[place][0], start) for place, (start, _) in ranges.items() if not 0 <= first.get(place, -1) < to_ms(at)
+        unread = {
+            place: (unread[place][0], start) for place, (start, _) in ranges.items() if not 0 <= first.get(place, -1) < to_ms(at)
         }
         length = min(_LONGEST, 2 * length)
 
@@ -115,10 +116,10 @@ def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:
 
     For callers that want the newest record of each key and need not decode older ones.
     """
-    left = dict(ranges)
-    while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
-        yield from reversed(list(_read(log, {place: (max(begin, end - _HELD), end) for place, (begin, end) in left.items()})))
-        left = {place: (begin, end - _HELD) for place, (begin, end) in left.items()}
+    unread = dict(ranges)
+    while unread := {place: (begin, end) for place, (begin, end) in unread.items() if begin < end}:
+        yield from reversed(list(_read(log, {place: (max(begin, end - _HELD), end) for place, (begin, end) in unread.items()})))
+        unread = {place: (begin, end - _HELD) for place, (begin, end) in unread.items()}
 
 
 def _bounds(log: Log, places: Collection[tuple[str, int]]) -> _Ranges:

@@ -1,8 +1,4 @@
-"""Reads the files that hold one secret each, such as a token. They are read again and again, by processes that nobody watches.
-
-So a pipe, which may never end, is refused, and so is what is too long for any secret. Links are followed: in a mounted Secret all
-files are links.
-"""
+"""Reads the files that hold one secret each, such as a token, within a bound that no secret reaches."""
 
 from pathlib import Path
 
@@ -25,5 +21,7 @@ def read_key(path: Path, what: str) -> bytes:
 
 
 def _refuse_what_is_no_file(path: Path, what: str) -> None:
+    # A pipe may never end, and these files are read again and again by processes that nobody watches. Links are followed, because
+    # in a mounted Secret all files are links.
     if path.exists() and not path.is_file():
         raise BadInput(f"{what} cannot be read: it is no file")

@@ -43,19 +43,19 @@ def late_starts(
 
     `before`: only those that may lack something from this moment on, for a reader who begins there. `partition`: only this one.
     """
-    found: list[TruncatedTopic] = []
+    truncated: list[TruncatedTopic] = []
     for name in names:
         wire = topics.wire(name)
         if not has_topic(log, wire):
             continue
         places = [(wire, p) for p in range(log.partitions(wire)) if partition is None or p == partition]
         starts = [_start(log, place) for place in places if log.begin(*place) > 0]
-        known = [at for at in starts if at is not None]
-        if len(known) < len(starts):
-            found.append(TruncatedTopic(name, None, all_gone=not known and len(starts) == len(places)))
-        elif known and (before is None or max(known) > before):
-            found.append(TruncatedTopic(name, max(known)))
-    return found
+        times = [at for at in starts if at is not None]
+        if len(times) < len(starts):
+            truncated.append(TruncatedTopic(name, None, all_gone=not times and len(starts) == len(places)))
+        elif times and (before is None or max(times) > before):
+            truncated.append(TruncatedTopic(name, max(times)))
+    return truncated
 
 
 def _start(log: Log, place: TopicAndPartition) -> datetime | None:

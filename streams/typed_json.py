@@ -1,8 +1,6 @@
 """Reads JSON, or what was read of it, into a type, from any thread.
 
-msgspec prepares a type when it is first read, and shows what it prepares to other threads before it is complete: two threads that
-read types for the first time at the same moment can end the process by a segmentation fault (seen with 0.22.0). So decoders are
-made by one thread at a time, and are kept.
+Decoders are made by one thread at a time, and are kept.
 """
 
 import threading
@@ -20,12 +18,14 @@ _LONGEST = 600
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """The decoder of a type."""
-    found = _made.get(kind)
-    if found is None:
+    made = _made.get(kind)
+    if made is None:
+        # msgspec prepares a type when it is first read, and shows that to other threads before it is complete: two that read
+        # types for the first time at the same moment can end the process by a segmentation fault (seen with 0.22.0).
         with _making:
-            found = _made.get(kind) or msgspec.json.Decoder(kind)
-            _made[kind] = found
-    return found
+            made = _made.get(kind) or msgspec.json.Decoder(kind)
+            _made[kind] = made
+    return made
 
 
 def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
@@ -52,10 +52,10 @@ def decode_object(data: bytes | msgspec.Raw, kind: type[T], root: str = "") -> T
             raise ValueError(_placed(str(error), root)) from error
 
 
-def _without_nulls(found: object, kept: Sequence[str] = ()) -> object:
-    if isinstance(found, dict):
-        return {name: _without_nulls(part) for name, part in found.items() if part is not None or name in kept}
-    return [_without_nulls(part) for part in found] if isinstance(found, list) else found
+def _without_nulls(value: object, kept: Sequence[str] = ()) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None or name in kept}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _placed(fault: str, root: str) -> str:
@@ -71,7 +71,7 @@ def _at(root: str) -> str:
     return f" - at `{root}`" if root else ""
 
 
-def convert(found: object, kind: type[T]) -> T:
+def convert(value: object, kind: type[T]) -> T:
     """As `msgspec.convert`. Raises msgspec.ValidationError."""
-    decoder(kind)
-    return msgspec.convert(found, kind)
+    decoder(kind)  # prepares the type, as `convert` would do without the lock
+    return msgspec.convert(value, kind)

@@ -30,6 +30,6 @@ def without_password(text: str) -> str:
     return _PARAMETER.sub(_shown, user.sub("", text)) if "://" in text or "=" in text else text
 
 
-def _shown(found: re.Match[str]) -> str:
-    before, name, _ = found.groups()
-    return f"{before}{name}={_HIDDEN}" if _SECRET.search(unquote_plus(name)) else found[0]
+def _shown(match: re.Match[str]) -> str:
+    before, name, _ = match.groups()
+    return f"{before}{name}={_HIDDEN}" if _SECRET.search(unquote_plus(name)) else match[0]

@@ -177,20 +177,20 @@ def _headers() -> AsyncApiDocument:
 
 def _schemas() -> dict[str, Any]:
     """The bodies as JSON Schema. A scrape's name columns stand in one object on the wire."""
-    _, found = msgspec.json.schema_components(
+    _, components = msgspec.json.schema_components(
         [kind.event for kind in CATALOGUE.kinds], ref_template=_REF, schema_hook=lambda _kind: {"description": "any value"}
     )
-    for each in found.values():
-        if "description" in each:
-            each["description"] = cleandoc(each["description"])  # as Python 3.13 keeps docstrings
-    scrape = found[MetricsScraped.__name__]
+    for component in components.values():
+        if "description" in component:
+            component["description"] = cleandoc(component["description"])  # as Python 3.13 keeps docstrings
+    scrape = components[MetricsScraped.__name__]
     properties, required = scrape["properties"], [name for name in scrape["required"] if name not in _COLUMNS]
     columns = {name: properties.pop(name) for name in _COLUMNS}
     for name in _MEASURED:
         properties[name] = {"type": "array", "items": {"type": ["number", "null"]}}
     properties["names"] = {"type": "object", "required": list(columns), "properties": columns}
     scrape["required"] = [*required, "names"]
-    return dict(sorted(found.items()))
+    return dict(sorted(components.items()))
 
 
 _COLUMNS = ("workloads", "pods", "containers")

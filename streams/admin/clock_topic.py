@@ -21,8 +21,9 @@ from kafka.errors import SecurityDisabledError
 from streams.admin import topic_admin
 from streams.log.kafka_connection import KafkaConnection
 
+# Copies of the topic where there are as many brokers, and those that must have a tick before it counts as written: with one
+# broker away ticks still come, and none that was written is lost.
 COPIES, IN_SYNC = 3, 2
-"""Copies of the topic where there are as many brokers, and those that must have a tick before it counts as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class ClockTopic:
 def ask(where: KafkaConnection, wire: str) -> ClockTopic:
     """How the topic of this wire name is. Raises LogUnavailable, also without the right to Describe the cluster."""
     with topic_admin.connect(where, right="Describe on the cluster, and DescribeConfigs on the topic") as client:
-        found = topic_admin.survey(client, [wire])[wire]
+        topic = topic_admin.survey(client, [wire])[wire]
         brokers = len(client.describe_cluster()["brokers"])
-        return ClockTopic(brokers, found.replication, int(found.configs.get("min.insync.replicas", "1")), _writers(client, wire))
+        return ClockTopic(brokers, topic.replication, int(topic.configs.get("min.insync.replicas", "1")), _writers(client, wire))
 
 
 def _writers(client: KafkaAdminClient, wire: str) -> Collection[str] | None:

@@ -76,17 +76,17 @@ def apply(client: KafkaAdminClient, users: Mapping[str, KafkaUser], *, beginning
     present = client.describe_user_scram_credentials()
     gone = [name for name in present if beginning and name.startswith(beginning) and name not in users]
     wanted = {_key(rule): rule for name, user in users.items() for rule in _rules(name, user)}
-    held = {_key(rule): rule for rule in _held(client, [*users, *gone])}
-    dropped = [rule for key, rule in held.items() if key not in wanted]
-    added = [rule for key, rule in wanted.items() if key not in held]
-    _drop(client, dropped)
+    granted = {_key(rule): rule for rule in _granted(client, [*users, *gone])}
+    dropped = [rule for key, rule in granted.items() if key not in wanted]
+    added = [rule for key, rule in wanted.items() if key not in granted]
+    _drop(client, dropped)  # first, so that a failure later leaves nobody with more rights than the file gives
     _alter_logins(client, users, gone)
     _add(client, added)
     return [
         *(f"user '{name}' may sign in" for name in users if name not in present),
         *(f"user '{name}' may no longer sign in" for name in gone),
-        *(f"{_said(rule)}: taken away" for rule in dropped),
-        *(f"{_said(rule)}: given" for rule in added),
+        *(f"{_sentence(rule)}: taken away" for rule in dropped),
+        *(f"{_sentence(rule)}: given" for rule in added),
     ]
 
 
@@ -104,7 +104,7 @@ def _spelled(operation: str) -> str:
     return "".join(f"_{c}" if c.isupper() and place else c for place, c in enumerate(operation)).upper()
 
 
-def _held(client: KafkaAdminClient, names: Iterable[str]) -> Iterator[ACL]:
+def _granted(client: KafkaAdminClient, names: Iterable[str]) -> Iterator[ACL]:
     anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
     for name in names:
         rules, _ = client.describe_acls(ACLFilter(f"User:{name}", None, ACLOperation.ANY, ACLPermissionType.ANY, anything))
@@ -117,7 +117,7 @@ def _key(rule: ACL) -> tuple[object, ...]:
     return rule.principal, rule.host, rule.operation, rule.permission_type, kind, of.resource_name, pattern
 
 
-def _said(rule: ACL) -> str:
+def _sentence(rule: ACL) -> str:
     of = rule.resource_pattern
     star = "*" if of.pattern_type is ACLResourcePatternType.PREFIXED else ""
     return f"{rule.principal} {rule.operation.name} on {of.resource_type.name.lower()} '{of.resource_name}{star}'"

@@ -69,7 +69,8 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
 
 
 def _require_configs(described: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises when we may not read settings: they would look empty, and the plan would set all of them."""
+    """Raises TopicAuthorizationFailedError where we may not read settings."""
+    # They would look empty, and the plan would set all of them.
     granted = {name: granted_operations(topic) for name, topic in described.items()}
     hidden = [name for name, operations in granted.items() if operations is not None and "DescribeConfigs" not in operations]
     if hidden:
@@ -94,6 +95,7 @@ def apply(client: KafkaAdminClient, wanted: TopicPlan, *, force: Collection[str]
     refused = wanted.refused(force)
     if refused:
         raise BadInput("\n".join(["these changes are refused:", *(f"  {change}" for change in refused), _way_out(refused)]))
+    # What is refused was found before anything is changed, because nothing is undone.
     _create(client, [spec for spec in wanted.wanted if _wants(wanted, spec, NEW)])
     _grow(client, [spec for spec in wanted.wanted if _wants(wanted, spec, PARTITIONS)])
     _configure(client, [change for change in wanted.changes if change.what not in (NEW, PARTITIONS)])
@@ -139,9 +141,6 @@ def _configure(client: KafkaAdminClient, changes: Sequence[TopicChange]) -> None
     failed = [f"'{name}': {result}" for name, result in answer["topic"].items() if result != "OK"]
     if failed:
         raise LogUnavailable(f"changing the settings of topics did not work: {'; '.join(failed)}; look at the brokers' own log")
-
-
-# What topics take on the disks of the brokers, and how much room these have left, as the brokers say.
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,31 +68,31 @@ def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, ExistingTopic]) 
     changes: list[TopicChange] = []
     notes: list[str] = []
     for spec in specs:
-        found = existing.get(spec.name)
-        if found is None:
+        topic = existing.get(spec.name)
+        if topic is None:
             changes.append(TopicChange(spec.name, NEW, None, f"{spec.partitions} partitions"))
             continue
-        changes += _partitions(spec, found)
-        changes += _configs(spec, found)
-        if spec.replication not in (-1, found.replication):
+        changes += _partitions(spec, topic)
+        changes += _configs(spec, topic)
+        if spec.replication not in (-1, topic.replication):
             notes.append(
-                f"{spec.name} has {found.replication} copies, not {spec.replication}; moving them is a job for Kafka's own tools"
+                f"{spec.name} has {topic.replication} copies, not {spec.replication}; moving them is a job for Kafka's own tools"
             )
     return TopicPlan(specs, tuple(changes), tuple(notes))
 
 
-def _partitions(spec: TopicSpec, found: ExistingTopic) -> Iterator[TopicChange]:
-    if spec.partitions < found.partitions:
+def _partitions(spec: TopicSpec, topic: ExistingTopic) -> Iterator[TopicChange]:
+    if spec.partitions < topic.partitions:
         danger = "Kafka cannot take partitions away; delete the topic or take another prefix"
-        yield TopicChange(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger, possible=False)
-    elif spec.partitions > found.partitions:
+        yield TopicChange(spec.name, PARTITIONS, str(topic.partitions), str(spec.partitions), danger, possible=False)
+    elif spec.partitions > topic.partitions:
         danger = "keys would move to other partitions, away from their state and their history"
-        yield TopicChange(spec.name, PARTITIONS, str(found.partitions), str(spec.partitions), danger)
+        yield TopicChange(spec.name, PARTITIONS, str(topic.partitions), str(spec.partitions), danger)
 
 
-def _configs(spec: TopicSpec, found: ExistingTopic) -> Iterator[TopicChange]:
+def _configs(spec: TopicSpec, topic: ExistingTopic) -> Iterator[TopicChange]:
     for name, after in spec.configs.items():
-        before = found.configs.get(name)
+        before = topic.configs.get(name)
         if before is None or not _same(name, before, after):
             yield TopicChange(spec.name, name, before, after, _danger(name, before, after))
 

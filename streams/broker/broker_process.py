@@ -146,9 +146,8 @@ class Broker:
         self._choose_ports()
 
     def _choose_ports(self) -> None:
-        """The client port stays the same once chosen, because clients know it. The controller's may change with each start."""
         port, self._controller = preflight.free_ports(2)
-        self.port = self.port or port
+        self.port = self.port or port  # the same for all starts, because clients know it; nobody knows the controller's
         preflight.check_port(self.port)
         security = self.settings.security
         text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs, security=security)
@@ -184,7 +183,6 @@ class Broker:
             raise LogUnavailable(msg)
 
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
-        """In a session of its own, so that Ctrl-C in the terminal reaches us and not Java, and we can end Java in order."""
         throw_away = str(self.data) if self.settings.data is None else ""
         with private_files.create(self.log) as log:
             watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command
@@ -193,17 +191,13 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in the terminal reaches us and not Java, so that we can end Java in order
                 umask=private_files.UMASK,
             )
         atexit.register(self.close)
         line = watchdog.stdout.readline() if watchdog.stdout is not None else ""
         self._pid = int(line) if line.strip() else 0
         return watchdog
-
-    def _has_started(self) -> bool:
-        """Whether Kafka printed that it has started: an answer may also come from another Kafka that took the port meanwhile."""
-        return _STARTED in self.log.read_text(encoding="utf-8", errors="replace")
 
     def _last_lines(self) -> str:
         """The last meaningful lines that Java wrote, on one line."""
@@ -214,7 +208,9 @@ class Broker:
     def _is_ready(self) -> bool:
         until, tls = time.monotonic() + self.settings.start_timeout, self.settings.security is not None
         while self.running and time.monotonic() < until:
-            if self._has_started() and api_versions_probe.answers(self.port, tls=tls, wait=Seconds(2.0)):
+            written = self.log.read_text(encoding="utf-8", errors="replace")
+            # An answer alone may come from another Kafka that took the port meanwhile.
+            if _STARTED in written and api_versions_probe.answers(self.port, tls=tls, wait=Seconds(2.0)):
                 return True
             time.sleep(0.05)
         return False

@@ -1,8 +1,7 @@
 """Brings Kafka's jars to this machine once, and checks every byte of them at every start.
 
-Each jar is fetched through jgo (which knows where Maven artifacts live and honours the user's own mirrors), into a folder of its
-own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same time, or a
-damaged cache does no harm. A file with another checksum is refused, wherever it came from.
+Each jar is fetched through jgo, which knows where Maven artifacts live and honours the user's own mirrors. A file with another
+checksum than the lock's is refused, wherever it came from.
 """
 
 import hashlib
@@ -92,6 +91,7 @@ def _fetch_all(pool: ThreadPoolExecutor, wanted: Sequence[Jar], folder: Path, fe
 
 
 def _fetch_one(jar: Jar, folder: Path, fetch: Fetch) -> None:
+    # A folder of its own, and moved when it is good, so that a torn download or a second start at the same time does no harm.
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as own:
         try:
             file = fetch(jar.coordinates, Path(own))
@@ -115,7 +115,8 @@ def _no_network(jar: Jar, folder: Path, error: Exception) -> str:
 
 
 def _innermost(error: Exception) -> str:
-    """The innermost error of the network: the HTTP library wraps it several times and quotes all of it each time."""
+    """The innermost error of the network."""
+    # The HTTP library wraps it several times, and quotes all of it each time.
     deeper = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(deeper, Exception):
         return _innermost(deeper)

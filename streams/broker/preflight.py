@@ -14,11 +14,11 @@ from streams.errors import LogUnavailable
 
 def free_ports(count: int) -> list[int]:
     """Different ports that nobody listens on at this moment."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    with contextlib.ExitStack() as stack:  # all at once, so that no port comes twice
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind((HOST, 0))
+        return [int(listener.getsockname()[1]) for listener in sockets]
 
 
 def check_port(port: int) -> None:
@@ -41,11 +41,12 @@ def free_mb(folder: Path) -> int:
 
 
 def check_space(folder: Path, need_mb: int, free: Callable[[Path], int] = free_mb) -> None:
-    """Raises LogUnavailable when less than `need_mb` is free: on a full disk Kafka ends without an error to its clients."""
-    found = free(folder)
-    if found < need_mb:
+    """Raises LogUnavailable when less than `need_mb` is free."""
+    # On a full disk Kafka ends without an error to its clients.
+    free_space = free(folder)
+    if free_space < need_mb:
         msg = (
-            f"the disk of the broker's data folder '{folder}' has {found} MB left and the broker wants {need_mb}: "
+            f"the disk of the broker's data folder '{folder}' has {free_space} MB left and the broker wants {need_mb}: "
             "make room, or choose another folder with broker.data"
         )
         raise LogUnavailable(msg)

@@ -10,8 +10,7 @@ from typing import TextIO
 
 from streams.errors import LogUnavailable
 
-UMASK = 0o077
-"""What Java starts with, so that all that it writes is private."""
+UMASK = 0o077  # for Java, so that all that it writes is private
 _FOLDER, _FILE = 0o700, 0o600
 
 
@@ -28,18 +27,15 @@ def make_folder(folder: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Make the folder if it is missing, and close it to others: files that an earlier version wrote there may be readable.
-
-    A file of that name stays as it is; using it as a folder will raise.
-    """
-    with suppress(FileExistsError):
+    """Make the folder if it is missing, and close it to others."""
+    with suppress(FileExistsError):  # a file of that name: using it as a folder will raise
         folder.mkdir(mode=_FOLDER, exist_ok=True)
-        folder.chmod(_FOLDER)
+        folder.chmod(_FOLDER)  # files that an earlier version wrote there may be readable
 
 
 def create(file: Path) -> TextIO:
     """The file, empty and private, open for writing."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), _FILE)
     opened = os.fdopen(descriptor, "w", encoding="utf-8")
-    file.chmod(_FILE)
+    file.chmod(_FILE)  # one that was there keeps its rights when it is opened
     return opened

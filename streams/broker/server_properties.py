@@ -74,8 +74,8 @@ _GROUPS = {
 
 
 def cluster_id() -> str:
-    """A random cluster id. Never begins with '-', which the format tool would take for an option; 1 in 64 random ids would."""
-    while True:
+    """A random cluster id."""
+    while True:  # 1 in 64 begins with '-', which the format tool would take for an option
         name = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not name.startswith("-"):
             return name

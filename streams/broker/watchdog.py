@@ -23,15 +23,15 @@ def main() -> int:
     """Start Java, keep it, end it."""
     throw_away, *command = sys.argv[1:]
     parent = os.getppid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says "stop"
+    terminations: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: terminations.append(number))
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     woken = _wake_by_signals()
     java = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_die_with_parent)  # noqa: S603, PLW1509  # our own command; the watchdog has one thread
     sys.stdout.write(f"{java.pid}\n")
     sys.stdout.flush()
-    word = _wait(java, parent, asked, woken)
+    word = _wait(java, parent, terminations, woken)
     _end(java)
     if word == "vanished" and throw_away:
         shutil.rmtree(throw_away, ignore_errors=True)
@@ -39,7 +39,8 @@ def main() -> int:
 
 
 def _wake_by_signals() -> int:
-    """A file to select on, which becomes readable when a signal comes, so that no signal is missed."""
+    """A file to select on, which becomes readable when a signal comes."""
+    # A signal between a look at `terminations` and `select` would otherwise be noticed half a second later.
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -47,10 +48,10 @@ def _wake_by_signals() -> int:
     return read
 
 
-def _wait(java: "subprocess.Popen[bytes]", parent: int, asked: list[int], woken: int) -> str:
+def _wait(java: "subprocess.Popen[bytes]", parent: int, terminations: list[int], woken: int) -> str:
     """Why the waiting ended: "ended" (Java did), "stop" (the parent said so), or "vanished" (the parent is gone)."""
     while java.poll() is None:
-        if asked:
+        if terminations:
             return "stop"
         if os.getppid() != parent:
             return "vanished"

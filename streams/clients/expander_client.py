@@ -1,9 +1,8 @@
 """A client for upstream's external expander: the service `grpcplugin.Expander` of the Cluster Autoscaler, over TLS.
 
 The format is upstream's (expander/grpcplugin/protos/expander.proto): options with the id of a group, a count, and Pods; and a
-Node for each group. Both are Kubernetes' own messages, with the fields that say what is asked for, and stand in the fields of
-before and after Kubernetes 1.35 alike, which have the same bytes. What comes back is somebody else's: its length, its time and
-the number of its options are bounded, and of an option only the group's id is read.
+Node for each group, both as Kubernetes' own messages with the fields that say what is asked for. What comes back is somebody
+else's: its length, its time and the number of its options are bounded, and of an option only the group's id is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,10 +28,8 @@ except ModuleNotFoundError as missing:
 METHOD: Final = "/grpcplugin.Expander/BestOptions"
 MOST_ANSWER_BYTES = 4 << 20
 """Bytes of an answer; what is longer is refused before it is read."""
-MOST_ANSWERED = 10_000
-"""Options of an answer that are looked at: a server may name a group more than once, and no cluster has more."""
-MOST_POD_BYTES = 1 << 20
-"""Bytes of the Pods of one question, which are written twice: servers in Go take 4 MiB by default. Others are only counted."""
+MOST_ANSWERED = 10_000  # options of an answer; a server may name a group more than once, and no cluster has more
+MOST_POD_BYTES = 1 << 20  # of the Pods of one question, which are written twice: servers in Go take 4 MiB by default
 _DOING = "asking the external expander"
 _DETAILS: Final = {
     "UNAVAILABLE": OutcomeDetail.NO_ANSWER,
@@ -78,7 +75,7 @@ _CLASS: Final = protobuf_messages.classes(
 
 
 class ExpanderClient:
-    """Asks one server. Each question has a connection of its own, so a certificate that was renewed counts at once."""
+    """Asks one server."""
 
     def __init__(self, url: str, certificate: Path | None, timeout: Seconds) -> None:
         """`url` is HOST:PORT, `certificate` the file of the authority of the server's. Raises BadInput without either."""
@@ -89,9 +86,9 @@ class ExpanderClient:
         self.url, self._certificate, self._timeout = url, certificate, timeout
         self._authority()
 
-    def best(self, asked: ExpanderAsked) -> list[str]:
+    def best(self, question: ExpanderAsked) -> list[str]:
         """The ids in the answer, as they stand there, bounded and perhaps of no group that there is. Raises GiveUp."""
-        answer = self._answer(request(asked))
+        answer = self._answer(request(question))
         try:
             options = _CLASS["BestOptionsResponse"].FromString(answer).options[:MOST_ANSWERED]
             return [_CLASS["ChosenOption"].FromString(option).nodeGroupId.decode(errors="replace") for option in options]
@@ -111,6 +108,7 @@ class ExpanderClient:
         )
         try:
             credentials = grpc.ssl_channel_credentials(root_certificates=self._authority())
+            # A connection for each question, so that a certificate that was renewed counts at once.
             with grpc.secure_channel(self.url, credentials, options=options) as channel:
                 answer: bytes = channel.unary_unary(METHOD)(question, timeout=self._timeout)
                 return answer
@@ -125,19 +123,20 @@ class ExpanderClient:
         return GiveUp(doing=_DOING, to=self.url, answer=answer, detail=detail)
 
 
-def request(asked: ExpanderAsked) -> bytes:
+def request(question: ExpanderAsked) -> bytes:
     """A question as upstream's message. Each option has as many of its Pods as its share of `MOST_POD_BYTES` takes."""
-    made = _CLASS["BestOptionsRequest"]()
-    room = MOST_POD_BYTES // max(len(asked.groups), 1)
-    for group in asked.groups:
-        pods = list(_pods_of(group, asked.pods, room))
+    message_out = _CLASS["BestOptionsRequest"]()
+    room = MOST_POD_BYTES // max(len(question.groups), 1)
+    for group in question.groups:
+        pods = list(_pods_of(group, question.pods, room))
         total = sum(group.pods)
         debug = f"{group.group} (nodes: {group.nodes}, pods: {total}, listed: {len(pods)})"
-        made.options.add(nodeGroupId=group.group, nodeCount=group.nodes, debug=debug, pod=pods, podBytes=pods)
+        # Servers of before and after Kubernetes 1.35 read different fields, which have the same bytes.
+        message_out.options.add(nodeGroupId=group.group, nodeCount=group.nodes, debug=debug, pod=pods, podBytes=pods)
         node = _node(group)
-        made.nodeMap.add(key=group.group, value=node)
-        made.nodeBytesMap.add(key=group.group, value=node)
-    return bytes(made.SerializeToString())
+        message_out.nodeMap.add(key=group.group, value=node)
+        message_out.nodeBytesMap.add(key=group.group, value=node)
+    return bytes(message_out.SerializeToString())
 
 
 def _pods_of(group: OfferedGroup, kinds: tuple[OfferedPods, ...], room: int) -> Iterator[bytes]:

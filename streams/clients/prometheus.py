@@ -1,7 +1,7 @@
 """A Prometheus server, or anything with its query API: queries in PromQL, results as numbers by label.
 
-A query asks for values at one moment or over a range of time. There are no retries and no state. A token or password in a file is
-read again for each query, because such files change. Credentials only go to the server; no error and no log line has them.
+A query asks for values at one moment or over a range of time. There are no retries and no state. Credentials only go to the
+server; no error and no log line has them.
 """
 
 import base64
@@ -22,8 +22,7 @@ from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 from streams.url_redaction import without_password
 
-_NOBODY_BEHIND = (502, 503, 504)
-"""Without Prometheus' own words: a proxy in front of a dead server, or a server that starts or ends."""
+_NOBODY_BEHIND = (502, 503, 504)  # without Prometheus' own words: a proxy in front of a dead server, or one that starts or ends
 _FIRST_REFUSAL = 300
 _FORM = "application/x-www-form-urlencoded"
 _SHOWN = 120
@@ -157,7 +156,13 @@ class Prometheus:
         url = f"{self._url}/api/v1/{endpoint}"
         try:
             response = self._pool.request(
-                "POST", url, body=urlencode(fields), headers=headers, timeout=self._limits.timeout + 5.0, preload_content=False
+                # Five seconds more than the server has, so that its own sentence about a query that takes too long arrives.
+                "POST",
+                url,
+                body=urlencode(fields),
+                headers=headers,
+                timeout=self._limits.timeout + 5.0,
+                preload_content=False,
             )
             body = read_body(response, most=self._limits.bytes, within=Seconds(self._limits.timeout + 5.0))
         except BodyTooLarge as error:
@@ -182,10 +187,9 @@ class Prometheus:
         return f"{type(error).__name__}: {error}"
 
     def _headers(self, query: str) -> dict[str, str]:
-        """The credentials as headers. A file that is missing now may be there soon, because somebody is renewing it."""
         try:
-            return self._credentials.as_headers()
-        except BadInput as error:
+            return self._credentials.as_headers()  # read anew for each query, because files of tokens and passwords change
+        except BadInput as error:  # a file that is missing now may be there soon: somebody is renewing it
             raise TryAgain(doing=_doing(query), to=self._url, answer=str(error), after=refusals.RETRY_AFTER) from error
 
     def _refused(self, query: str, code: int, body: bytes) -> TryAgain | GiveUp:

@@ -1,7 +1,6 @@
 """Reads only those fields of pods and recommendations that a table of requests shows, and skips the rest of the JSON.
 
-Ten thousand workloads in under a second leave no time to build unused objects. The bounds of all events hold here, too; the codec
-reads records of other versions.
+The bounds of all events hold here, too; the codec reads records of other versions.
 """
 
 from collections.abc import Mapping
@@ -70,10 +69,8 @@ class RecommendedRequests:
     def of(cls, event: RequestsRecommended) -> "RecommendedRequests":
         """The same of a whole event."""
         containers = tuple(
-            RecommendedAmounts(
-                each.container, each.lower, each.target, each.upper, each.uncapped, *_reached(event.because, each.container)
-            )
-            for each in event.containers
+            RecommendedAmounts(c.container, c.lower, c.target, c.upper, c.uncapped, *_reached(event.because, c.container))
+            for c in event.containers
         )
         oom = event.last_oom
         at, container = (None, "") if oom is None else (oom.at, oom.container)
@@ -98,6 +95,7 @@ class PodContainers:
     is_there: bool = True
 
 
+# Ten thousand workloads in under a second leave no time to build objects that no table shows.
 class _Amounts(msgspec.Struct, frozen=True):
     cpu: Annotated[Cores, _IN_BOUNDS] | None = None
     memory: Annotated[Bytes, _WHOLE_IN_BOUNDS] | None = None
@@ -178,13 +176,13 @@ class ContainerRequestsReader:
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)
                 return RecommendedRequests.of(event) if isinstance(event, RequestsRecommended) else None
-            found = self._recommendations.decode(record.value or b"")
+            fields = self._recommendations.decode(record.value or b"")
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        kill, because = found.last_oom, found.because
+        kill, because = fields.last_oom, fields.because
         if kill is not None and not (kill.at.tzinfo is not None and _FIRST_YEAR <= kill.at.year <= _LAST_YEAR):
             return None
-        name, reasons = found.workload, {"containers": because.containers}
+        name, reasons = fields.workload, {"containers": because.containers}
         return RecommendedRequests(
             Workload(name.cluster, name.namespace, name.kind, name.name),
             tuple(
@@ -196,14 +194,14 @@ class ContainerRequestsReader:
                     _amounts(c.uncapped),
                     *_reached(reasons, c.container),
                 )
-                for c in found.containers
+                for c in fields.containers
             ),
-            found.pods,
+            fields.pods,
             None if kill is None else kill.at,
             "" if kill is None else kill.container,
-            found.other_recommender,
+            fields.other_recommender,
             {"node": because.node, "policy": because.policy, "policy_grounds": because.policy_grounds},
-            tuple(leak for leak in found.leaks if event_bounds.fault(leak) is None),
+            tuple(leak for leak in fields.leaks if event_bounds.fault(leak) is None),
         )
 
     def pod(self, record: Record) -> PodContainers | None:
@@ -212,14 +210,14 @@ class ContainerRequestsReader:
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)
                 return _pod_of(event) if isinstance(event, PodChanged | PodDeleted) else None
-            found = self._pods.decode(record.value or b"")
+            fields = self._pods.decode(record.value or b"")
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         containers = tuple(
             RequestedAmounts(container.name, _amounts(container.requests), _amounts(container.limits))
-            for container in found.containers
+            for container in fields.containers
         )
-        return PodContainers(found.pod.uid, containers, found.phase not in _ENDED and not found.leaving)
+        return PodContainers(fields.pod.uid, containers, fields.phase not in _ENDED and not fields.leaving)
 
 
 def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
@@ -251,5 +249,5 @@ def _pairs(reached: Mapping[str, object]) -> ReachedAmounts:
         return ()
 
 
-def _amounts(found: _Amounts) -> Amounts:
-    return Amounts(found.cpu, found.memory)
+def _amounts(fields: _Amounts) -> Amounts:
+    return Amounts(fields.cpu, fields.memory)

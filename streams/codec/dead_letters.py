@@ -1,8 +1,7 @@
 """Dead letters: a record that could not be read, the reason, its place, and who set it aside.
 
 A dead letter follows from the record alone, so a turn that is taken again writes the same bytes under the same id. Its time is
-the time at which the record was appended. A long key, value or header is cut and its full size given, because the record itself
-is still in the log.
+the time at which the record was appended.
 """
 
 from base64 import b64encode
@@ -18,10 +17,11 @@ from streams.topics import Topics
 TYPE = "ullage.dead-letter.v1"
 FORGED = ("ce_fault", b"forged-plan")
 """The header of a dead letter about a plan that no turn made."""
+# Bytes of a key or value that a dead letter quotes: escaped and in the worst case well below a message's bound. More is not
+# needed, because the record itself is still in the log.
 KEEP = 64 << 10
-"""Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
+# Characters of a reason or header, and how many headers: whatever comes in, a dead letter must fit into a message.
 _SHORT, _HEADERS = 1 << 10, 32
-"""Characters of a reason or header, and how many headers: whatever comes in, a dead letter must fit into a message."""
 
 
 def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) -> NewRecord:
@@ -58,10 +58,8 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
 
 
 def refused_letter(record: NewRecord, why: str, *, topics: Topics) -> NewRecord:
-    """The dead letter of a record that the log refused and that so has no place.
-
-    It is small, because larger ones may be refused, too.
-    """
+    """The dead letter of a record that the log refused and that so has no place."""
+    # Its parts are cut short, because a larger dead letter may be refused, too.
     headers = dict(record.headers)
     by, name = headers.get("ce_source", b""), headers.get("ce_id") or record.key or b""
     body = {

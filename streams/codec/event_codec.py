@@ -74,8 +74,8 @@ class Codec:
         return NewRecord(self._topics.wire(topic), partition, key.encode(), value, headers)
 
     def _value(self, event: Event) -> bytes:
-        """The body. An event that goes to two topics, one after the other, is written once."""
-        if event is not self._last_written[0]:
+        """The body of an event."""
+        if event is not self._last_written[0]:  # an event that goes to two topics, one after the other, is written once
             self._last_written = (
                 event,
                 self._scrapes.encode(event) if isinstance(event, MetricsScraped) else plain_json.dumps(event),
@@ -99,10 +99,10 @@ class Codec:
     def decode(self, record: Record) -> Event:
         """The event in a record. Raises BadRecord, and nothing else, when there is none.
 
-        A tombstone is no event. A removal is an event of its own (`VerticalPolicyRemoved`, `PodDeleted`), because a stage could
-        not explain a decision that rests on a silent removal.
+        A tombstone is no event.
         """
         if record.value is None:
+            # A removal is an event of its own, because a stage could not explain a decision that rests on a silent removal.
             left_out = header(record, LEFT_OUT)
             raise BadRecord(left_out or "the value is missing: a tombstone says nothing; removals are events of their own")
         kind, version = self._kind(record)
@@ -138,11 +138,11 @@ class Codec:
             if name == "ce_type":
                 wire = value
                 break
-        known = self._kinds_found.get((record.topic, wire))
-        if known is None:
-            known = self._find(record.topic, wire)
-            self._kinds_found[record.topic, wire] = known
-        return known
+        kind_and_version = self._kinds_found.get((record.topic, wire))
+        if kind_and_version is None:
+            kind_and_version = self._find(record.topic, wire)
+            self._kinds_found[record.topic, wire] = kind_and_version
+        return kind_and_version
 
     def _find(self, topic: str, wire: bytes | None) -> tuple[Kind, int]:
         try:
@@ -164,9 +164,9 @@ class Codec:
         return kind, version
 
     def _lift(self, kind: Kind, version: int, value: bytes) -> bytes:
-        """The bytes of today's version. Old events are rare, so they are encoded again and then read like all others."""
+        """The bytes of today's version."""
         try:
-            body = orjson.loads(value)
+            body = orjson.loads(value)  # old events are rare, so they are encoded again and then read like all others
             for old in range(version, kind.version):
                 body = self._catalogue.lifts.get((kind.name, old), _only_new_fields)(body)
             return orjson.dumps(body)
@@ -174,11 +174,10 @@ class Codec:
             raise BadRecord(f"version {version} of {kind.name} cannot be lifted to {kind.version}: {error!r}") from error
 
     def _decoder(self, kind: Kind) -> Callable[[bytes], Event]:
-        """The decoder of this kind, made when its first event comes, because most programs only read a few kinds."""
-        found = self._decoders.get(kind.name)
-        if found is None:
-            found = self._decoders[kind.name] = self._new_decoder(kind)
-        return found
+        decoder = self._decoders.get(kind.name)
+        if decoder is None:  # made when its first event comes, because most programs only read a few kinds
+            decoder = self._decoders[kind.name] = self._new_decoder(kind)
+        return decoder
 
     def _new_decoder(self, kind: Kind) -> Callable[[bytes], Event]:
         read: Callable[[bytes], Any]
@@ -203,8 +202,7 @@ class Codec:
 
 _ZEROS = bytes(ord("0") if byte in b"123456789" else byte for byte in range(256))
 _LONG_NUMBER = b"0" * 19
-_DEEPEST = 250
-"""orjson writes 254 levels."""
+_DEEPEST = 250  # orjson writes 254 levels
 
 
 def _is_odd(value: bytes) -> bool:
@@ -241,24 +239,24 @@ def _rfc3339(at: datetime) -> bytes:
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')
 
 
+# Decisions of one turn have one time. Equal times of other zones would be taken for one another, so it is for UTC alone.
 _utc_bytes = lru_cache(maxsize=256)(_rfc3339)
-"""Decisions of one turn have one time. Equal times of other zones would be taken for one another, so it is for UTC alone."""
 
 
 def _time_fields(kind: type[Any]) -> tuple[tuple[str, ...], ...]:
     """The paths to the times of an event class: its own fields, and those of the single values in it (not of lists)."""
     hints = get_type_hints(kind)
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for name in (field.name for field in fields(kind)):
         types = set(get_args(hints[name])) - {NoneType} or {hints[name]}
         if datetime in types:
-            found.append((name,))
-        found += [(name, *rest) for inner in types if is_dataclass(inner) for rest in _time_fields(cast("type[Any]", inner))]
-    return tuple(found)
+            paths.append((name,))
+        paths += [(name, *rest) for inner in types if is_dataclass(inner) for rest in _time_fields(cast("type[Any]", inner))]
+    return tuple(paths)
 
 
 def _convert_to_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
-    """Convert times to UTC, so that equal times are equal bytes. Raises BadRecord for a time without an offset."""
+    """Convert times to UTC. Raises BadRecord for a time without an offset."""
     for *path, name in times:
         holder: Any = event
         for inner in path:
@@ -268,6 +266,7 @@ def _convert_to_utc(event: Event, times: tuple[tuple[str, ...], ...]) -> None:
             continue
         if at.tzinfo is None:
             raise BadRecord(f"the time '{at.isoformat()}' has no offset from UTC", ".".join(("$", *path, name)))
+        # In place although events are frozen: nobody else has this one yet, and equal times have to be equal bytes.
         object.__setattr__(holder, name, at.astimezone(UTC))
 
 

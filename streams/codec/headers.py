@@ -1,7 +1,4 @@
-"""Headers of records: CloudEvents in binary mode, and what a record rests on, under two names.
-
-Our readers know `cause`; `ce_cause` is the same as an extension attribute, which CloudEvents' libraries hand on.
-"""
+"""Headers of records: CloudEvents in binary mode, and what a record rests on, under two names."""
 
 from functools import lru_cache
 
@@ -15,7 +12,7 @@ from streams.errors import BadRecord
 from streams.log.log_port import Headers, NewRecord, Record
 
 _read_causes = typed_json.decoder(tuple[str, ...]).decode
-CAUSES = ("ce_cause", "cause")
+CAUSES = ("ce_cause", "cause")  # our readers know `cause`; CloudEvents' libraries hand on extension attributes alone
 _OF_A_CLOCK = frozenset({TICK, PROBE, FILL})
 
 
@@ -32,9 +29,9 @@ def header(record: Record | NewRecord, name: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # many decisions of a turn rest on the same scrape
 def cause_headers(places: tuple[Place, ...]) -> Headers:
-    """What a record rests on: a JSON list of `topic:partition:offset`. Many decisions of a turn rest on the same scrape."""
+    """What a record rests on: a JSON list of `topic:partition:offset`."""
     text = orjson.dumps([str(place) for place in places])
     return tuple((name, text) for name in CAUSES)
 

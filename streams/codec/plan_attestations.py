@@ -1,7 +1,7 @@
 """Attests to plans: the digest of a plan's record, and the record that vouches for all plans of a turn.
 
 The digest covers the record as its reader gets it, key, value and headers, so that a plan with another pod, amount, turn or cause
-is another plan. It does not cover the place: a worker that takes a turn again appends the same plans elsewhere.
+is another plan.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,9 @@ PLAN_TOPICS = frozenset(topic for plan in PLANS for topic in CATALOGUE.of(plan).
 
 
 def digest(record: Record | NewRecord) -> str:
-    """32 hexadecimal digits of the content of a record; its length goes before each part, so that no two contents are one."""
+    """32 hexadecimal digits of the content of a record."""
+    # Without the place: a worker that takes a turn again appends the same plans elsewhere. Its length goes before each part, so
+    # that no two contents are one.
     hashed = blake2b(digest_size=16)
     for part in (record.key, record.value, *(text for name, value in record.headers for text in (name.encode(), value))):
         hashed.update(b"-" if part is None else b"%d:%b" % (len(part), part))

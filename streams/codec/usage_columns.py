@@ -3,7 +3,7 @@
 The three name columns stand together in one object, so that a reader recognises them by their bytes and does not parse them
 again: equal names come back as the same tuples. A cluster's containers change seldom and are scraped often, so both directions
 cache the columns that they met lately; the caches are bounded and never change the result. Numbers come back as float64 arrays,
-null as NaN. Columns of unequal length are refused. numpy is loaded with the first scrape, because many commands never meet one.
+null as NaN. Columns of unequal length are refused.
 """
 
 import re
@@ -22,8 +22,7 @@ from schemas.units import Seconds
 from streams import typed_json
 from streams.errors import BadRecord
 
-ROWS = 10_000
-"""Most rows in one record. A row takes 100 to 250 bytes, and a worker fetches 4 MiB at a time."""
+ROWS = 10_000  # in one record; a row takes 100 to 250 bytes, and a worker fetches 4 MiB at a time
 
 NameColumns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Workload keys, pod names and container names, row by row."""
@@ -74,14 +73,14 @@ class ScrapeCodec:
 
     def __init__(self) -> None:
         self._read, self._written = NameColumnReader(), NameColumnWriter()
-        self._word = f'"{secrets.token_hex(16)}"'.encode()
+        self._word = f'"{secrets.token_hex(16)}"'.encode()  # nobody can guess it, and so write it into a record
 
     def encode(self, scrape: MetricsScraped) -> bytes:
         """`{"at":…,"cluster":…,"window":…,"names":{"workloads":[…],"pods":[…],"containers":[…]},"cores":[…],"memory":[…]}`.
 
         `ages`, `history`, `cores_max` and `memory_max` are written where they say something.
         """
-        import numpy as np
+        import numpy as np  # with the first scrape, because many commands never meet one
 
         body: dict[str, object] = {
             "at": scrape.at,
@@ -123,10 +122,10 @@ class ScrapeCodec:
         not read this way.
         """
         begin = _AS_WRITTEN.match(value)
-        found = self._read.begins(value, begin.end()) if begin else None
-        if begin is None or found is None:
+        cached = self._read.begins(value, begin.end()) if begin else None
+        if begin is None or cached is None:
             return None
-        raw, names = found
+        raw, names = cached
         try:
             body = _scrape(b"".join((value[: begin.end()], self._word, value[begin.end() + len(raw) :])))
         except msgspec.MsgspecError:
@@ -151,10 +150,10 @@ def _refuse_unequal(names: NameColumns, body: _Scrape) -> None:
 
 
 def _array(numbers: Sequence[float | None]) -> Any:
-    """A float64 array, which is a Sequence in all but name. `fromiter` is a fifth faster than `array`, but knows no None."""
+    """A float64 array, which is a Sequence in all but name."""
     import numpy as np
 
-    try:
+    try:  # a fifth faster than `array`, but it knows no None
         return np.fromiter(numbers, dtype=np.float64, count=len(numbers))
     except TypeError:
         return np.array(numbers, dtype=np.float64)
@@ -184,9 +183,9 @@ class NameColumnReader:
 
     def decode(self, raw: bytes) -> NameColumns:
         """The columns in `raw`."""
-        found = self.begins(raw, 0)
-        if found is not None and len(found[0]) == len(raw):
-            return found[1]
+        cached = self.begins(raw, 0)
+        if cached is not None and len(cached[0]) == len(raw):
+            return cached[1]
         columns = _read_within(b'{"names":' + raw + b"}").names
         names = (_shared(columns.workloads), _shared(columns.pods), _shared(columns.containers))
         self._remember(raw, names)
@@ -195,10 +194,10 @@ class NameColumnReader:
     def begins(self, value: bytes, at: int) -> tuple[bytes, NameColumns] | None:
         """Known columns that stand in `value` at this place, in bytes and as tuples."""
         head = value[at : at + _HEAD]
-        for known in self._known.get(head, ()):
-            if value.startswith(known[0], at):
+        for columns in self._known.get(head, ()):
+            if value.startswith(columns[0], at):
                 self._known.move_to_end(head)
-                return known
+                return columns
         return None
 
     def _remember(self, raw: bytes, names: NameColumns) -> None:
@@ -221,14 +220,14 @@ class NameColumnWriter:
         self._known: OrderedDict[tuple[int, int, int], tuple[NameColumns, bytes]] = OrderedDict()
 
     def encode(self, names: NameColumns) -> orjson.Fragment:
-        """The object with the three columns. It keeps the tuples, so that no other object gets their identity."""
+        """The object with the three columns."""
         key = (id(names[0]), id(names[1]), id(names[2]))
-        known = self._known.get(key)
-        if known is not None:
+        cached = self._known.get(key)
+        if cached is not None:
             self._known.move_to_end(key)
-            return orjson.Fragment(known[1])
+            return orjson.Fragment(cached[1])
         data = orjson.dumps({"workloads": names[0], "pods": names[1], "containers": names[2]})
-        self._known[key] = (names, data)
+        self._known[key] = (names, data)  # with the tuples, so that no other object gets their identity
         self._size += len(data)
         while self._size > self._keep:
             _, (_, old) = self._known.popitem(last=False)

@@ -13,10 +13,8 @@ import lz4.frame  # type: ignore[import-untyped]  # it ships no types
 import snappy  # type: ignore[import-untyped]  # it ships no types
 import zstandard
 
-MOST_BYTES = 16 << 20
-"""Twice the largest record that the topics take; what our own programs write as one batch stays below it."""
-MOST_PIECES = 1 << 14
-"""Members of gzip and blocks of xerial's Snappy; Java's writer makes one member, and blocks of 1 KiB or more."""
+MOST_BYTES = 16 << 20  # twice the largest record that the topics take; what our own programs write as one batch stays below it
+MOST_PIECES = 1 << 14  # members of gzip, blocks of xerial's Snappy: Java writes one member, and blocks of 1 KiB or more
 
 _GZIP, _DEFLATE, _GZIP_HEADER, _GZIP_TRAILER = b"\x1f\x8b", 8, 10, 8
 _HEADER_SUM, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
@@ -47,35 +45,29 @@ def unpacked(codec: int, content: bytes) -> bytes:
 
 
 def gunzip(payload: bytes, most: int | None = None) -> bytes:
-    """GZIP, of one member or several, of `most` bytes unpacked; by default as many as a batch may have.
-
-    As in java.util.zip.GZIPInputStream, reading ends where no header follows a member. Raises NotReadable.
-    """
+    """GZIP, of one member or several, of `most` bytes unpacked; by default as many as a batch may have. Raises NotReadable."""
     payload, out = bytes(payload), bytearray()
     at = _after_gzip_header(payload, 0)
     if at is None:
         raise _not("gzip")
     for _ in range(MOST_PIECES):
         following = _after_gzip_header(payload, _inflate(payload, at, out, MOST_BYTES if most is None else most))
-        if following is None:
+        if following is None:  # as java.util.zip.GZIPInputStream, which ignores what follows the last member
             return bytes(out)
         at = following
     raise NotReadable(f"has more than {MOST_PIECES} members of gzip")
 
 
 def unsnappy(payload: bytes) -> bytes:
-    """Snappy, as it is or in the blocks of xerial's Java library. Each block states its size before it is unpacked.
-
-    As in that library, the header may be repeated between blocks, and up to three bytes after the last block are ignored.
-    """
+    """Snappy, as it is or in the blocks of xerial's Java library. Each block states its size before it is unpacked."""
     payload = bytes(payload)
     if not payload.startswith(_XERIAL) or len(payload) < _XERIAL_HEADER:
         return _block(payload, so_far=0)
     out, at = bytearray(), _XERIAL_HEADER
     for _ in range(MOST_PIECES):
-        if at + 4 > len(payload):
+        if at + 4 > len(payload):  # that library ignores up to three bytes after the last block
             return bytes(out)
-        if payload.startswith(_XERIAL[:4], at):
+        if payload.startswith(_XERIAL[:4], at):  # it takes a repeated header between blocks, too
             at += _XERIAL_HEADER
             continue
         end = at + 4 + int.from_bytes(payload[at : at + 4])
@@ -87,10 +79,7 @@ def unsnappy(payload: bytes) -> bytes:
 
 
 def unlz4(payload: bytes) -> bytes:
-    """One frame of LZ4. As in Kafka's Lz4BlockInputStream neither the size nor the checksum of the whole content counts.
-
-    The library would insist on both, so it gets the frame with a header of its own, which names neither.
-    """
+    """One frame of LZ4. As in Kafka's Lz4BlockInputStream neither the size nor the checksum of the whole content counts."""
     payload = bytes(payload)
     flags, largest = payload[4:5] or b"\0", payload[5:6] or b"\0"
     size_id = largest[0] >> 4
@@ -98,15 +87,16 @@ def unlz4(payload: bytes) -> bytes:
         raise _not("lz4")
     context, unpacker = lz4.frame.create_compression_context(), lz4.frame.LZ4FrameDecompressor()
     linked, summed = not flags[0] & _ALONE, bool(flags[0] & _BLOCK_SUM)
+    # The library would insist on both, so it gets the frame with a header that names neither.
     header = lz4.frame.compress_begin(context, block_size=size_id, block_linked=linked, block_checksum=summed)
     blocks = memoryview(payload)[15 if flags[0] & _CONTENT_SIZE else 7 :]
     try:
-        found = bytes(unpacker.decompress(header + blocks, max_length=MOST_BYTES + 1))
+        content = bytes(unpacker.decompress(header + blocks, max_length=MOST_BYTES + 1))
     except RuntimeError as error:
         raise _not("lz4") from error
-    if not unpacker.eof and len(found) <= MOST_BYTES:
+    if not unpacker.eof and len(content) <= MOST_BYTES:
         raise _not("lz4")
-    return _bounded(found)
+    return _bounded(content)
 
 
 def unzstd(payload: bytes) -> bytes:
@@ -138,10 +128,8 @@ def _after_gzip_header(payload: bytes, at: int) -> int | None:
 
 
 def _inflate(payload: bytes, at: int, out: bytearray, most: int) -> int:
-    """Put the data of a member behind `out`; returns where its trailer ends. The time is linear in what is read and made.
-
-    Zlib copies unused input, so it gets a member in growing slices: a short member costs a short copy.
-    """
+    """Put the data of a member behind `out`; returns where its trailer ends. The time is linear in what is read and made."""
+    # Zlib copies unused input, so it gets a member in growing slices: a short member costs a short copy.
     member, view, begin, size = zlib.decompressobj(wbits=-15), memoryview(payload), len(out), _FIRST_SLICE
     while not member.eof:
         piece = view[at : at + size]

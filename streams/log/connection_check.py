@@ -21,10 +21,8 @@ from streams.log.kafka_connection import KafkaConnection, split_address
 
 PATIENCE = Seconds(5.0)
 """Seconds for a connection and the first answer on it, and for each later answer."""
-_LEAST = Seconds(0.1)
-"""Seconds for which an answer is waited for even if connecting took all the time."""
-_GRACE = 0.25
-"""Seconds for which a broker's own sentence is waited for when its time is over."""
+_LEAST = Seconds(0.1)  # for an answer even if connecting took all the time
+_GRACE = 0.25  # seconds for a broker's own sentence when its time is over: it says more than that nobody answered
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _UNSUPPORTED_MECHANISM, _NO_SASL_HERE = 33, 34
 _HOST_NAME, _ADDRESS = 62, 64
@@ -79,17 +77,17 @@ def refuse_at_once(where: KafkaConnection) -> None:
 def require_answer(where: KafkaConnection, *, within: Seconds) -> None:
     """Raises LogUnavailable with what was tried when none of the brokers answers like Kafka.
 
-    For commands that a person waits for. All brokers are asked at once, up to the login, which is left to the client. Raises
-    BadInput for files of the settings that cannot be used.
+    For commands that a person waits for, so all brokers are asked at once. Raises BadInput for files of the settings that cannot
+    be used.
     """
-    found: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
+    answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
     for broker in where.addresses:  # in threads, because name look-ups have no time limit
-        Thread(target=_try_to_enter, args=(where, broker, within, found), daemon=True).start()
+        Thread(target=_try_to_enter, args=(where, broker, within, answers), daemon=True).start()
     silent = {broker: _silence(broker, within) for broker in where.addresses}
     until = monotonic() + within + _GRACE
     with suppress(Empty):
         for _ in where.addresses:
-            broker, error = found.get(timeout=max(0.0, until - monotonic()))
+            broker, error = answers.get(timeout=max(0.0, until - monotonic()))
             if error is None:
                 return
             if not isinstance(error, _Stopped):
@@ -99,14 +97,14 @@ def require_answer(where: KafkaConnection, *, within: Seconds) -> None:
 
 
 def _try_to_enter(
-    where: KafkaConnection, broker: str, patience: Seconds, found: "SimpleQueue[tuple[str, Exception | None]]"
+    where: KafkaConnection, broker: str, patience: Seconds, answers: "SimpleQueue[tuple[str, Exception | None]]"
 ) -> None:
     try:
-        _enter(where, broker, patience, log_in=False)
+        _enter(where, broker, patience, log_in=False)  # which is left to the client: a second login would cost the person time
     except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
-        found.put((broker, error))
+        answers.put((broker, error))
     else:
-        found.put((broker, None))
+        answers.put((broker, None))
 
 
 def _enter(where: KafkaConnection, broker: str, patience: Seconds, *, log_in: bool = True) -> None:
@@ -185,11 +183,12 @@ def _bad_certificate(where: KafkaConnection, broker: str, error: ssl.SSLCertVeri
 
 
 def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket, *, log_in: bool) -> None:
-    """Ask for the mechanism. A port without SASL refuses, which is right for a client without SASL."""
+    """Ask for the mechanism, and log in with it."""
     wanted = str(where.options()["sasl_mechanism"] or "PLAIN") if where.security_protocol.startswith("SASL") else ""
     answer = _Answer(_ask(wire, _HANDSHAKE, _text(wanted)))
     code, offered = answer.number(), answer.texts()
     if code == _NO_SASL_HERE or not wanted:
+        # A port without SASL refuses the question, which is right for a client without SASL.
         if (code == _NO_SASL_HERE) == (not wanted):
             return
         asks = "asks for no user" if wanted else f"asks for a user and a password ({', '.join(offered)})"

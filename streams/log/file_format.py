@@ -23,12 +23,11 @@ VERSION = 1
 RECORD_LINE = re.compile(rb'\{"at":"([^"\\]+:\d{1,9}):(\d{1,18})","ms":.*\}\n')
 """A record's line as `encode_record` writes it: `topic:partition`, and the offset. The rest is parsed when somebody reads it."""
 
-MOST_LINE = 64 << 20
-"""Bytes of a line: a record has 8 MiB at most, and JSON writes a byte as six characters at most."""
+MOST_LINE = 64 << 20  # bytes: a record has 8 MiB at most, and JSON writes a byte as six characters at most
 MOST_PARTITIONS = 100_000
 """Partitions of all topics of a file."""
+# What a long line may have besides its texts: JSON of nothing but brackets takes thirty times its bytes of memory.
 _MOST_AROUND_TEXTS, _LONG = 64 << 10, 1 << 20
-"""What a long line may have besides its texts: JSON of nothing but brackets takes thirty times its bytes of memory."""
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _LONGEST_TOPIC = 249
 _MOST_INT64 = (1 << 63) - 1
@@ -66,9 +65,9 @@ def encode_topic(line: TopicLine) -> bytes:
 
 
 def encode_record(record: Record) -> bytes:
-    """The line of a record. A topic name that Kafka allows holds no colon, so the place can be parsed."""
+    """The line of a record."""
     body = {
-        "at": str(record.place),
+        "at": str(record.place),  # no topic name that Kafka allows holds a colon, so it can be parsed
         "ms": record.timestamp_ms,
         "key": pack(record.key),
         "value": pack(record.value),

@@ -1,11 +1,8 @@
 """The log in one file: for exports, recorded incidents, and runs without a broker that outlive their process.
 
 The file holds JSON lines (see `streams.log.file_format`) and only grows; an append is on the disk when it returns. Several
-processes may append: each locks the file and first indexes what the others wrote. A crash can leave half a line at the end. It
-was never acknowledged: readers ignore it, `torn` reports it, and the next append cuts it off.
-
-Opening the file indexes where each record stands and parses nothing else, so that a command that needs ten records of a large
-file pays for ten.
+processes may append: each locks the file and first indexes what the others wrote. Opening the file indexes where each record
+stands and parses nothing else, so that a command that needs ten records of a large file pays for ten.
 """
 
 import fcntl
@@ -26,8 +23,7 @@ from streams.log.memory_log import unknown_time
 from streams.log.offset_index import OffsetIndex, PartitionIndex, fair_share
 
 READ_AT_ONCE = 4 << 20
-POLL_BYTES = 32 << 20
-"""One poll stops after about this much, so that ten thousand big records do not fill the memory."""
+POLL_BYTES = 32 << 20  # then a poll stops, so that ten thousand big records do not fill the memory
 LOOK_AGAIN = 0.02
 _LONGEST_REASON = 500
 
@@ -78,10 +74,10 @@ class FileLog:
         """A sentence if the file ends in half a line: a crash cut it, or another process is just writing it."""
         with self._lock:
             self._catch_up()
-            left = os.fstat(self._file).st_size - self._read_to
-        if not left:
+            rest = os.fstat(self._file).st_size - self._read_to
+        if not rest:
             return None
-        return f"the log file '{self.path}' ends in half a line ({left} bytes after line {self._line}), which is left out"
+        return f"the log file '{self.path}' ends in half a line ({rest} bytes after line {self._line}), which is left out"
 
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic; nothing happens when it is there already. Raises BadInput for another partition count."""
@@ -90,7 +86,7 @@ class FileLog:
                 return
             try:
                 self._write([file_format.encode_topic(file_format.TopicLine(topic, (0,) * partitions))])
-            except LogUnavailable:
+            except LogUnavailable:  # nobody else sees the topic, so we must not either
                 del self._index.topics[topic]
                 raise
 
@@ -140,23 +136,23 @@ class FileLog:
         while True:
             with self._lock:
                 self._catch_up()
-                found = self._read(positions, limit)
-            left = deadline - monotonic()
-            if found or left <= 0:
-                return found
-            sleep(min(LOOK_AGAIN, left))
+                records = self._read(positions, limit)
+            remaining = deadline - monotonic()
+            if records or remaining <= 0:
+                return records
+            sleep(min(LOOK_AGAIN, remaining))
 
     def _read(self, positions: Positions, limit: int) -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         size = 0
         for (topic, partition), position in positions.items():
-            room = min(fair_share(len(positions), limit), limit - len(found))
+            room = min(fair_share(len(positions), limit), limit - len(records))
             for at, length in self._index.at(topic, partition).read(position, room):
-                if found and size + length > POLL_BYTES:
-                    return found
+                if records and size + length > POLL_BYTES:
+                    return records
                 size += length
-                found.append(self._record(at, length))
-        return found
+                records.append(self._record(at, length))
+        return records
 
     def _record(self, at: int, length: int) -> Record:
         line = os.pread(self._file, length, at)
@@ -217,6 +213,7 @@ class FileLog:
     def _write(self, written: Sequence[bytes]) -> None:
         data = b"".join(written)
         try:
+            # A crash can leave half a line at the end. It was never acknowledged, so it goes.
             os.ftruncate(self._file, self._read_to)
             if os.pwrite(self._file, data, self._read_to) != len(data):
                 raise LogUnavailable(f"the log file '{self.path}' took only a part of {len(data)} bytes; is the disk full?")
@@ -267,24 +264,23 @@ class FileLog:
                 raise BadInput(f"'{self.path}' is not a log file: its first line is {line[:60]!r}")
             return
         try:
-            found = file_format.decode(line)
+            entry = file_format.decode(line)
         except ValueError as error:
             why = str(error)[:_LONGEST_REASON]
             raise BadInput(f"line {self._line} of the log file '{self.path}' cannot be read: {why}") from error
-        if isinstance(found, Record):
-            self._index.check_offsets([found.place])
-            partition = self._index.at(found.topic, found.partition)
-            partition.add(found.offset, (self._read_to, len(line)))
-            self._partitions[f"{found.topic}:{found.partition}".encode()] = partition
+        if isinstance(entry, Record):
+            self._index.check_offsets([entry.place])
+            partition = self._index.at(entry.topic, entry.partition)
+            partition.add(entry.offset, (self._read_to, len(line)))
+            self._partitions[f"{entry.topic}:{entry.partition}".encode()] = partition
             return
-        self._check_count(found)
-        self._index.create(found.topic, len(found.begin))
-        for index, begin in zip(self._index.topics[found.topic], found.begin, strict=True):
+        self._check_count(entry)
+        self._index.create(entry.topic, len(entry.begin))
+        for index, begin in zip(self._index.topics[entry.topic], entry.begin, strict=True):
             index.truncate(begin)
 
     def _check_count(self, line: file_format.TopicLine) -> None:
-        """Each partition takes memory that its line does not show."""
-        topics = self._index.topics
+        topics = self._index.topics  # each partition takes memory that its line does not show
         if line.topic not in topics and sum(map(len, topics.values())) + len(line.begin) > file_format.MOST_PARTITIONS:
             most = file_format.MOST_PARTITIONS
             raise BadInput(

@@ -1,7 +1,6 @@
 """Messages for errors of Kafka: what was being done, where, what was missing, and what to do.
 
-A missing right names its object and the right. A failed connection is investigated, because Kafka's clients only report a
-time-out. The same rules serve kafka-python and aiokafka, whose errors have the same names.
+A missing right names its object and the right. The same rules serve kafka-python and aiokafka, whose errors have the same names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -67,16 +66,16 @@ def require(where: KafkaConnection, needs: Needs) -> None:
     """Raises LogUnavailable that names each missing right, or says why we cannot connect at all."""
     with translated_errors(where, "asking for our rights"):
         refuse_at_once(where)
-        found = kafka_rights.missing(where, needs)
-    if found:
-        raise LogUnavailable(f"Kafka '{where.brokers}' allows too little: {'; '.join(found)}; {RIGHTS}")
+        refusals = kafka_rights.missing(where, needs)
+    if refusals:
+        raise LogUnavailable(f"Kafka '{where.brokers}' allows too little: {'; '.join(refusals)}; {RIGHTS}")
 
 
 def explain(where: KafkaConnection, error: Exception, *, right: str = "", topics: Collection[str] = ()) -> str:
     """Why an error of kafka-python or aiokafka came about, and what to do, in one sentence."""
     refused = missing_right(where, error, right=right, topics=topics)
     if not refused and isinstance(error, _NO_CONNECTION):
-        fault = find_fault(where)
+        fault = find_fault(where)  # Kafka's clients only report a time-out, so the connection is made once more, step by step
         if fault is not None:
             return fault.sentence
         refused = "; ".join(_unsaid(where, right, topics))
@@ -98,7 +97,7 @@ def missing_right(where: KafkaConnection | None, error: BaseException, *, right:
         return lacking(where, right, _topics(topics) if topics else "the cluster")
     if name not in _OBJECTS:
         return ""
-    named = ", ".join(f"'{each}'" for each in sorted(_named(error) or topics))
+    named = ", ".join(f"'{name_of}'" for name_of in sorted(_named(error) or topics))
     return lacking(where, right, f"{_OBJECTS[name]} {named}".rstrip())
 
 
@@ -110,7 +109,7 @@ def _named(error: BaseException) -> Collection[str]:
     """The objects that the error carries: topics, or the name of a group. A message of several words is ignored."""
     for named in error.args:
         if isinstance(named, set | frozenset | list | tuple | Mapping):
-            return [str(each) for each in named]
+            return [str(item) for item in named]
         if isinstance(named, str) and named and " " not in named:
             return [named]
     return ()

@@ -2,7 +2,7 @@
 
 An append returns when all in-sync replicas have it. When an append fails, a part of it may be in the log: a repeat writes the
 same bytes, and readers recognise repeats by id. Threads may share it, but only one polls at a time: a loop that reads all the
-time should open a log of its own. It creates no topics.
+time should open a log of its own.
 """
 
 import threading
@@ -61,8 +61,7 @@ COMPRESSION = "lz4"
 """How every producer but a worker's compresses."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
-ALONE = 512 << 10
-"""Bytes from which a record is sent alone. Kafka takes twice as much even of a topic that nobody has configured."""
+ALONE = 512 << 10  # bytes from which a record is sent alone; Kafka takes twice as much even of a topic that nobody has configured
 NOT_YET = (
     NodeNotReadyError,
     KafkaConnectionError,
@@ -107,10 +106,9 @@ class KafkaLog:
                 raise
 
     def _send(self, batch: Sequence[NewRecord]) -> Sequence[Place]:
-        """Send all, and large records alone, because a refusal may make the client drop everything else in flight."""
         places: dict[int, Place] = {}
         refused: dict[int, tuple[NewRecord, str]] = {}
-        for part in _parts(batch):
+        for part in _parts(batch):  # large records alone: a refusal may make the client drop everything else in flight
             self._send_part(batch, part, places, refused)
         if refused:
             raise RecordsRefused([refused[n] for n in sorted(refused)], [places.get(n) for n in range(len(batch))])
@@ -128,13 +126,13 @@ class KafkaLog:
         if error is None:
             return
         self._drop_producer()
-        left = [n for n in part if n not in places]
-        if len(left) == 1:
-            record = batch[left[0]]
-            refused[left[0]] = record, f"it has {size_of(record)} bytes, and Kafka answers {type(error).__name__}"
+        unplaced = [n for n in part if n not in places]
+        if len(unplaced) == 1:
+            record = batch[unplaced[0]]
+            refused[unplaced[0]] = record, f"it has {size_of(record)} bytes, and Kafka answers {type(error).__name__}"
             return
-        self._send_part(batch, left[: len(left) // 2], places, refused)
-        self._send_part(batch, left[len(left) // 2 :], places, refused)
+        self._send_part(batch, unplaced[: len(unplaced) // 2], places, refused)
+        self._send_part(batch, unplaced[len(unplaced) // 2 :], places, refused)
 
     def _send_together(self, batch: Sequence[NewRecord], part: Sequence[int], places: dict[int, Place]) -> KafkaError | None:
         """Send these records of a batch and note the places of those that were accepted. Returns the refusal if there was one."""
@@ -153,8 +151,8 @@ class KafkaLog:
             producer.flush(DELIVERY_MS / 1000)
         for n, future in sent:
             try:
-                found = future.get(max(0.0, until - monotonic()))
-                places[n] = Place(batch[n].topic, batch[n].partition, found.offset)
+                metadata = future.get(max(0.0, until - monotonic()))
+                places[n] = Place(batch[n].topic, batch[n].partition, metadata.offset)
             except KafkaError as error:
                 errors.append(error)
         never = next((error for error in errors if isinstance(error, NEVER)), None)
@@ -208,12 +206,12 @@ class KafkaLog:
     def held_by(self, group: str) -> Collection[tuple[str, int]] | None:
         """The partitions that the members of a consumer group hold now; None during a rebalance."""
         with translated_errors(self.where, f"asking who is in group '{group}'"):
-            found = self._again(lambda: self._open_admin().describe_groups([group]))[group]
-        members = found["members"]
+            description = self._again(lambda: self._open_admin().describe_groups([group]))[group]
+        members = description["members"]
         if any(not member["member_assignment"] for member in members):
             return None
-        assigned = [each for member in members for each in member["member_assignment"]["assigned_partitions"]]
-        return {(each["topic"], partition) for each in assigned for partition in each["partitions"]}
+        assigned = [assignment for member in members for assignment in member["member_assignment"]["assigned_partitions"]]
+        return {(assignment["topic"], partition) for assignment in assigned for partition in assignment["partitions"]}
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
@@ -233,11 +231,9 @@ class KafkaLog:
 
     @staticmethod
     def _again(ask: Callable[[], Answer]) -> Answer:
-        """Ask again for a while where a broker that has just started cannot answer yet.
-
-        The client does not notice at once that a broker is back; and the first question about a group makes Kafka create the
-        topic of its groups.
-        """
+        """Ask again for a while where a broker that has just started cannot answer yet."""
+        # The client does not notice at once that a broker is back; and the first question about a group makes Kafka create the
+        # topic of its groups.
         until = monotonic() + QUESTION_SECONDS
         while True:
             try:
@@ -295,7 +291,7 @@ class KafkaLog:
             return self._producer
 
     def _drop_producer(self) -> None:
-        """A producer that failed once may refuse everything afterwards, so the next append gets a new one."""
+        # A producer that failed once may refuse everything afterwards, so the next append gets a new one.
         with self._opening:
             producer, self._producer = self._producer, None
         if producer is None:

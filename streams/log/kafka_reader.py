@@ -25,10 +25,10 @@ Offsets = Callable[[Collection[TopicAndPartition], int], Mapping[TopicAndPartiti
 LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
 """What the client raises at a position that the log does not have any more: retention, another leader or a new topic took it."""
 PATIENCE = 30.0
+# How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
+# the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either. Who
+# reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did.
 LONGEST_FETCH_MS = 250
-"""How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
-the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either.
-Who reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did."""
 SLICE_MS = 250
 """How long to wait for data before asking whether there should be some."""
 
@@ -37,7 +37,7 @@ class KafkaReader:
     """One consumer behind a lock. `_at` is where it stands or stood last in each partition, where the log had that position."""
 
     def __init__(self, where: KafkaConnection, offsets: Offsets, *, longest_fetch_ms: int = LONGEST_FETCH_MS) -> None:
-        """`offsets` uses a connection of its own: on the consumer's own it would queue behind a fetch that waits for data."""
+        """`offsets` uses another connection: on the consumer's own it would queue behind a fetch that waits for data."""
         self._where, self._offsets, self._longest_ms = where, offsets, longest_fetch_ms
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
@@ -57,7 +57,7 @@ class KafkaReader:
                     return records
                 if monotonic() < until:
                     continue
-                if not self._behind(consumer, ahead):
+                if not self._behind(consumer, ahead):  # an empty answer must mean that there is nothing
                     return []
                 if monotonic() > patience:
                     raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more after {positions}")
@@ -85,7 +85,7 @@ class KafkaReader:
         ahead = {tp for tp, position in moved.items() if position > ends[tp]}
         for tp, position in moved.items():
             consumer.seek(tp, min(max(position, begins[tp]), ends[tp]))
-            if tp in ahead:
+            if tp in ahead:  # a fetch beyond the end is an error to Kafka, and to the port only nothing yet
                 self._at.pop(tp, None)
                 consumer.pause(tp)
             else:
@@ -96,13 +96,13 @@ class KafkaReader:
     def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
         consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, self._longest_ms)  # noqa: SLF001  # see there
         try:
-            found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
+            fetched = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
         except LOG_CHANGED:  # since the seek: ask again where the log begins and ends
             self._at.clear()
             return []
-        for tp, records in found.items():
+        for tp, records in fetched.items():
             self._at[tp] = records[-1].offset + 1
-        return [_record(record) for records in found.values() for record in records]
+        return [_record(record) for records in fetched.values() for record in records]
 
     def _slice_ms(self, until: float) -> int:
         return min(max(SLICE_MS, self._longest_ms), max(0, int((until - monotonic()) * 1000)))
@@ -130,8 +130,7 @@ def _record(raw: ConsumerRecord) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp, raw.leader_epoch)
 
 
-_RETRY_MS = 10
-"""Milliseconds between two questions about a partition's leader; each first look at a topic would wait for the default, 100."""
+_RETRY_MS = 10  # between two questions about a partition's leader; each first look at a topic would wait for the default, 100
 _CONSUMER: Mapping[str, object] = {
     "group_id": None,
     "enable_auto_commit": False,

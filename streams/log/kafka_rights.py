@@ -1,7 +1,6 @@
 """Checks before a process begins whether its user has the rights that it will need.
 
-Kafka refuses a missing right at the moment of use, and a library that retries in between may turn that into silence. So a process
-checks first. A broker that does not report a user's rights (an old one, or another product) is assumed to allow everything.
+Kafka refuses a missing right at the moment of use, and a library that retries in between may turn that into silence.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +20,7 @@ from kafka.errors import (
 
 from streams.log.kafka_connection import KafkaConnection
 
-COORDINATOR_WAIT = 20.0
-"""Seconds in which a new cluster makes the topic that groups need."""
+COORDINATOR_WAIT = 20.0  # seconds in which a new cluster makes the topic that groups need
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,8 @@ def lacking(where: KafkaConnection | None, right: str, what: str) -> str:
 
 def granted_operations(described: Mapping[str, Any]) -> set[str] | None:
     """The operations on a topic or group that its description allows, as `DescribeConfigs`; None when it does not report them."""
-    found = described.get("authorized_operations")
-    return None if not isinstance(found, list) else {"".join(map(str.capitalize, name.split("_"))) for name in found}
+    operations = described.get("authorized_operations")
+    return None if not isinstance(operations, list) else {"".join(map(str.capitalize, name.split("_"))) for name in operations}
 
 
 def _topics(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str, Collection[str]]) -> Iterator[str]:
@@ -57,6 +55,7 @@ def _topics(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str,
     for topic in described:
         refused = for_code(topic["error_code"]) is TopicAuthorizationFailedError
         operations: set[str] | None = set() if refused else granted_operations(topic)
+        # A broker that does not report rights (an old one, or another product) is assumed to allow everything.
         if operations is not None and not (topic["error_code"] and not refused):
             yield from _lacking(where, needs[topic["name"]], operations, f"topic '{topic['name']}'")
 

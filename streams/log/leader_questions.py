@@ -1,7 +1,6 @@
 """Asks the leaders of Kafka's partitions where these begin and end: about many at once, over an admin client's connections.
 
-Kafka's admin client asks for metadata before each such question, gives up on all partitions when one has no leader, and asks
-one broker after the other. `LeaderQuestions` remembers the leaders, asks all together, and leaves out what nobody answers for.
+`LeaderQuestions` remembers the leaders, asks all together, and leaves out what nobody answers for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,13 +21,14 @@ EARLIEST, LATEST = -2, -1
 """The times that stand for the first kept record of a partition and for its end."""
 _CONSUMER = -1
 """Who asks, in requests that a replica may make, too."""
-_ANSWER_MS = 2_000
-"""Milliseconds in which a broker has to answer where others may do without it, such as a tick."""
+_ANSWER_MS = 2_000  # where others may do without the answer, such as a tick
 _NEW_SECONDS, _AGAIN_SECONDS = 5.0, 0.05
 """For how long a partition is asked again that was never asked before, and how often."""
 _Topic, _EpochTopic = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
+# Kafka's admin client asks for metadata before each such question, gives up on all partitions when one has no leader, and asks
+# one broker after the other.
 class LeaderQuestions:
     """Asks the leaders of partitions, over the connections of an admin client."""
 
@@ -36,7 +36,7 @@ class LeaderQuestions:
         self._admin = admin
         self._leaders: dict[TopicAndPartition, int] = {}
         self._met: set[TopicAndPartition] = set()
-        """Partitions that were asked about before. One that is new may have been made just now, and its leader not know yet."""
+        """Partitions that were asked about before."""
 
     def ends(self, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, LogEnd]:
         """Where these partitions end: after the last record that all replicas in sync have, committed or not.
@@ -61,7 +61,7 @@ class LeaderQuestions:
             parts = {
                 name: [_Topic.ListOffsetsPartition(partition_index=p, timestamp=which) for p in ps] for name, ps in topics.items()
             }
-            return ListOffsetsRequest(topics=[_Topic(name=name, partitions=found) for name, found in parts.items()])
+            return ListOffsetsRequest(topics=[_Topic(name=name, partitions=ps) for name, ps in parts.items()])
 
         def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
             return (topic.name, partition.partition_index), LogEnd(partition.offset, partition.leader_epoch)
@@ -79,8 +79,8 @@ class LeaderQuestions:
                 name: [_EpochTopic.OffsetForLeaderPartition(partition=p, leader_epoch=epochs[name, p]) for p in ps]
                 for name, ps in topics.items()
             }
-            found = [_EpochTopic(topic=name, partitions=each) for name, each in parts.items()]
-            return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=found)
+            epoch_topics = [_EpochTopic(topic=name, partitions=ps) for name, ps in parts.items()]
+            return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=epoch_topics)
 
         def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
             return (topic.topic, partition.partition), LogEnd(partition.end_offset, partition.leader_epoch)
@@ -96,6 +96,7 @@ class LeaderQuestions:
     ) -> dict[TopicAndPartition, LogEnd]:
         manager: Any = self._admin._manager  # noqa: SLF001  # the client has no public way to ask a broker something
         answers: dict[TopicAndPartition, LogEnd] = manager.run(self._ask_leaders, manager, places, request, read, answer_ms)
+        # A partition that was never asked about may have been made just now, and its leader not know yet.
         until = monotonic() + _NEW_SECONDS
         while (new := set(places) - answers.keys() - self._met) and monotonic() < until:
             sleep(_AGAIN_SECONDS)
@@ -156,8 +157,8 @@ class LeaderQuestions:
 
 
 def _sent(manager: Any, request: Any, node_id: int, answer_ms: int) -> Any:
-    """The answer to come. A broker that the client has just forgotten fails like one that does not answer."""
+    """The answer to come."""
     try:
         return manager.send(request, node_id, answer_ms)
-    except KafkaError as error:
+    except KafkaError as error:  # a broker that the client has just forgotten fails like one that does not answer
         return Future().failure(error)

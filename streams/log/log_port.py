@@ -103,7 +103,8 @@ def oversize(record: NewRecord, most: int = MAX_RECORD_BYTES) -> str | None:
 
 
 def require_key_or_value(record: NewRecord) -> None:
-    """Raises BadInput for a record that has neither: it would be meaningless, and Kafka's clients refuse it."""
+    """Raises BadInput for a record that has neither."""
+    # It would be meaningless, and Kafka's clients refuse it.
     if record.key is None and record.value is None:
         raise BadInput(f"a record for {record.topic}:{record.partition} has neither a key nor a value")
 

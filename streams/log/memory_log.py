@@ -69,18 +69,18 @@ class MemoryLog:
         deadline = monotonic() + wait
         with self._changed:
             while True:
-                found = self._read(positions, limit)
-                left = deadline - monotonic()
-                if found or left <= 0:
-                    return found
-                self._changed.wait(left)
+                records = self._read(positions, limit)
+                remaining = deadline - monotonic()
+                if records or remaining <= 0:
+                    return records
+                self._changed.wait(remaining)
 
     def _read(self, positions: Positions, limit: int) -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         for (topic, partition), position in positions.items():
-            room = min(fair_share(len(positions), limit), limit - len(found))
-            found += self._index.at(topic, partition).read(position, room)
-        return found
+            room = min(fair_share(len(positions), limit), limit - len(records))
+            records += self._index.at(topic, partition).read(position, room)
+        return records
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Delete the records before `offset`, as retention would."""

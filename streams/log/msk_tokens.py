@@ -12,8 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from streams.errors import BadInput, LogUnavailable
 
 MECHANISM = "AWS_MSK_IAM"
-_SPARE_MS = 120_000
-"""A token that ends sooner than this is not given out again: a connection takes its time, and clocks differ."""
+_SPARE_MS = 120_000  # before its end a token is no longer given out: a connection takes its time, and clocks differ
 
 
 class MskTokens(AbstractTokenProvider):  # type: ignore[misc]  # the client ships no types

@@ -18,8 +18,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PartitionIndex(Generic[T]):
-    """One partition. Offsets rise; holes are allowed, because a copy of a compacted log has them."""
+    """One partition."""
 
+    # Offsets rise, but with holes: a copy of a compacted log has them.
     begin: int = 0
     end: int = 0
     offsets: "array[int]" = field(default_factory=lambda: array("q"))

@@ -1,7 +1,4 @@
-"""Says why whoever reaches a Kafka can write into it, and so command: it asks for no login, or checks no rights.
-
-A broker that only this machine can reach is not asked: who is on the machine could do the same without Kafka.
-"""
+"""Says why whoever reaches a Kafka can write into it, and so command: it asks for no login, or checks no rights."""
 
 import ipaddress
 from contextlib import suppress
@@ -16,12 +13,9 @@ from streams.log.kafka_errors import translated_errors
 
 def why_open(where: KafkaConnection) -> str | None:
     """Why anybody may write, as a sentence; None when only those with rights may. Raises LogUnavailable and BadInput."""
+    # Who is on this machine could do the same without a Kafka that nobody else can reach.
     if all(_is_loopback(split_address(broker)[0]) for broker in where.addresses):
         return None
-    return _why_open(where)
-
-
-def _why_open(where: KafkaConnection) -> str | None:
     if not where.logs_in:
         return f"Kafka '{where.brokers}' lets us in without a login, so whoever reaches it can write what people decide"
     return None if checks_rights(where) else f"Kafka '{where.brokers}' checks no rights, so whoever logs in can write anything"

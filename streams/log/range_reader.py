@@ -1,8 +1,7 @@
 """Reads ranges of Kafka's partitions once, quickly, for commands that look back from the end.
 
 All partitions of all ranges are fetched at the same time by a consumer that belongs to no group and serves one iteration at a
-time. As everywhere, it is an error, not an empty answer, if Kafka holds a record and does not deliver it. What Kafka no longer
-holds, because retention or a truncation took it while the range was read, is left out.
+time. As everywhere, it is an error, not an empty answer, if Kafka holds a record and does not deliver it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,10 +47,10 @@ class RangeReader:
             consumer.seek(tp, start)
         until = monotonic() + PATIENCE
         while ends:
-            found: Mapping[TopicPartition, list[Record]] = {}
+            fetched: Mapping[TopicPartition, list[Record]] = {}
             with self._changes_passed_over(consumer, starts, ends):
-                found = consumer.poll(timeout_ms=SLICE_MS)
-            for tp, records in found.items():
+                fetched = consumer.poll(timeout_ms=SLICE_MS)
+            for tp, records in fetched.items():
                 starts[tp] = records[-1].offset + 1
                 yield from (record for record in records if record.offset < ends[tp])
             done: list[TopicPartition] = []
@@ -61,7 +60,7 @@ class RangeReader:
                 del ends[tp]
             if done:
                 consumer.assign(list(ends))
-            if found or done:
+            if fetched or done:
                 until = monotonic() + PATIENCE
             elif monotonic() > until:
                 raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more in {sorted(ends)}")
@@ -75,7 +74,7 @@ class RangeReader:
             yield
         except LOG_CHANGED:
             begins, lasts = self._offsets(ends, EARLIEST), self._offsets(ends, LATEST)
-            for tp, end in ends.items():
+            for tp, end in ends.items():  # what retention or a truncation took meanwhile is left out
                 ends[tp] = min(end, lasts[tp])
                 consumer.seek(tp, max(starts[tp], begins[tp]))
 

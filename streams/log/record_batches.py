@@ -1,7 +1,6 @@
 """Makes Kafka's two Python clients read batches with our code, which sets aside what a hostile writer made unreadable.
 
-`guard` installs it in a client. The clients build several objects for every record, which costs more than everything that a
-command does with it; `FetchedRecords` builds our records in one step, and can leave out those that lack certain bytes.
+`guard` installs it in a client; `FetchedRecords` builds our records in one step, and can leave out those that lack certain bytes.
 """
 
 import struct
@@ -82,6 +81,7 @@ class _Batch:
         return getattr(self._batch, name)
 
 
+# The clients build several objects for every record, which costs more than everything that a command does with it.
 class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
     """The fetched records of a partition, as ours. Most of those that lack the bytes `containing` are left out."""
 

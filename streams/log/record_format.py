@@ -4,8 +4,7 @@ Kafka's two Python clients raise again and again on a batch that they cannot rea
 past the end of its memory. So both get their records from here, and every reader of a log finds the same: the records that
 Kafka's own Java client would find (version 2 of the format, https://kafka.apache.org/documentation/#recordbatch, and the sizes of
 org.apache.kafka.common.utils.ByteUtils), with replacement characters in header names that are not text. From the first invalid
-byte on, a stand-in takes the place of the rest: one record without key and value, whose header says what was left out. So readers
-go on after the batch, and a stage sets the stand-in aside with its place.
+byte on, a stand-in takes the place of the rest: one record without key and value, whose header says what was left out.
 """
 
 import struct
@@ -19,10 +18,10 @@ from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Headers
 HEAD = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, epoch, version, checksum, attributes, last offset's delta, first and last time, producer, count."""
 VERSION, CODEC, APPEND_TIME, CONTROL = 2, 0x07, 0x08, 0x20
+# Of one batch. A record costs a hundred times its bytes when it is packed, and a dead letter if it is nothing.
 MOST_RECORDS = 1 << 16
-"""Of one batch. A record costs a hundred times its bytes when it is packed, and a dead letter if it is nothing."""
+# Of one record, and of a batch. Each costs a hundred bytes of memory, and two or fewer in a batch.
 MOST_HEADERS, MOST_HEADERS_IN_ALL = 1_000, 1 << 20
-"""Of one record, and of a batch. Each costs a hundred bytes of memory, and two or fewer in a batch."""
 
 _LENGTH_AT, _BEFORE, _VERSION_AT = 8, 12, 16
 _OLD_TIME_AT, _OLD_HEAD = 18, 26
@@ -86,13 +85,13 @@ def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:
     base, last, newest = head[0], head[0] + head[6], head[8]
     after = base - 1
     try:
-        for found in _read(bounded_decompression.unpacked(head[5] & CODEC, batch[HEAD.size :]), head, containing):
-            if not after < found[0] <= last:
+        for record in _read(bounded_decompression.unpacked(head[5] & CODEC, batch[HEAD.size :]), head, containing):
+            if not after < record[0] <= last:
                 raise NotReadable("has offsets that are not its own")  # noqa: TRY301  # one place says how far it was read
-            after = found[0]
-            yield found
+            after = record[0]
+            yield record
     except (NotReadable, IndexError) as error:
-        if after < last:
+        if after < last:  # readers go on after the batch, and a stage sets the stand-in aside with its place
             why = str(error) if isinstance(error, NotReadable) else "ends within a record"
             so_far = f", and is left out from {after + 1} on" if after >= base else ""
             yield _stand_in(after + 1, last, newest, f"the batch of offsets {base} to {last} {why}{so_far}")
@@ -112,8 +111,8 @@ def _stand_in(offset: int, last: int, at: int, sentence: str) -> Fields:
 
 
 def _name(raw: bytes) -> str:
-    """A header's name. Names that mark a stand-in are escaped, so that only we create one."""
     name = raw.decode(errors="replace")
+    # Names that mark a stand-in are escaped, so that only we create one.
     return f"({name})" if name.startswith(LEFT_OUT) else name
 
 
@@ -122,7 +121,7 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
     base, first, last, count = head[0], head[7], head[8] if head[5] & APPEND_TIME else None, head[12]
     if count > MOST_RECORDS:
         raise NotReadable(f"has more than {MOST_RECORDS} records")
-    at, end, left = 0, len(content), MOST_HEADERS_IN_ALL
+    at, end, headers_left = 0, len(content), MOST_HEADERS_IN_ALL
     wanted = -1
     for _ in range(count):
         if containing and wanted < at and (wanted := content.find(containing, at)) < 0:
@@ -136,6 +135,7 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
             at = behind
             continue
         at += 1  # attributes, which are unused
+        # Numbers of one byte are read in place here and below: a call for each would double the time of a batch.
         byte = content[at]
         later, at = (byte >> 1, at + 1) if not byte & _LONG else _number(content, at, _LONG_INT_BYTES, _LONG_INT)
         byte = content[at]
@@ -143,8 +143,8 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
         key, at = _bytes(content, at)
         value, at = _bytes(content, at)
         headers, at = _headers(content, at)
-        left -= len(headers)
-        if left < 0:
+        headers_left -= len(headers)
+        if headers_left < 0:
             raise NotReadable(f"has more than {MOST_HEADERS_IN_ALL} headers")
         if at != behind:
             raise NotReadable("has a record of another size than it says")
@@ -152,12 +152,12 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
 
 
 def _headers(content: bytes, at: int) -> tuple[Headers, int]:
-    """Inlined, because there are more headers than anything else. The caller notices a size beyond the end."""
+    # `_bytes` is inlined, because there are more headers than anything else. The caller notices a size beyond the end.
     byte = content[at]
     count, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
     if not 0 <= count <= MOST_HEADERS:
         raise NotReadable(f"has a record with more than {MOST_HEADERS} headers, or fewer than none")
-    found: list[tuple[str, bytes]] = []
+    headers: list[tuple[str, bytes]] = []
     for _ in range(count):
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
@@ -168,9 +168,9 @@ def _headers(content: bytes, at: int) -> tuple[Headers, int]:
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
         end = at + size if size > 0 else at
-        found.append((_NAMES.get(name) or _name(name), content[at:end]))
+        headers.append((_NAMES.get(name) or _name(name), content[at:end]))
         at = end
-    return tuple(found), at
+    return tuple(headers), at
 
 
 def _bytes(content: bytes, at: int) -> tuple[bytes | None, int]:

@@ -63,7 +63,7 @@ class OperatorLog:
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
         records = policy_records([self._signed(policy) for policy in policies], self.context.codec)
-        permits = any(isinstance(each, ControlChanged) and each.may_apply and not each.paused for each in policies)
+        permits = any(isinstance(policy, ControlChanged) and policy.may_apply and not policy.paused for policy in policies)
         return compacted_copy.append_settled(self.context.log, self.context.topics, records, permits=permits)
 
     def _signed(self, policy: Policy) -> Policy:
@@ -71,13 +71,13 @@ class OperatorLog:
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""
-        found = clock_log.newest(self.context.log, self.context.topics) if self._has_clock else None
-        return None if found is None else NewestTick(times.from_ms(found.number), found.taken_ms)
+        tick = clock_log.newest(self.context.log, self.context.topics) if self._has_clock else None
+        return None if tick is None else NewestTick(times.from_ms(tick.number), tick.taken_ms)
 
     def first_tick(self) -> datetime | None:
         """The time of the oldest tick that is kept; None in a log that has none."""
-        found = clock_log.oldest(self.context.log, self.context.topics) if self._has_clock else None
-        return None if found is None else times.from_ms(found.number)
+        tick = clock_log.oldest(self.context.log, self.context.topics) if self._has_clock else None
+        return None if tick is None else times.from_ms(tick.number)
 
     @property
     def _has_clock(self) -> bool:

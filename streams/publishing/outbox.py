@@ -1,7 +1,6 @@
 """The outbox of a source: records wait here while the log is away, within a bound, and losses are counted and reported.
 
-A flush appends everything in order, or nothing. At the bound it drops the oldest scrape first, because the next one makes up for
-it, and only then the oldest fact. The outbox never blocks and never grows beyond its bound.
+A flush appends everything in order, or nothing. The outbox never blocks and never grows beyond its bound.
 """
 
 from collections import Counter, deque
@@ -60,7 +59,7 @@ class Outbox:
     def _trim(self) -> None:
         while self._size > self._bound and (self._scrapes or self._facts):
             self._lost_facts = self._lost_facts or not self._scrapes
-            oldest = (self._scrapes or self._facts).popleft()
+            oldest = (self._scrapes or self._facts).popleft()  # the next scrape makes up for one; nothing does for a fact
             self._size -= _size(oldest)
             self._unreported[oldest.topic] += 1
             self.dropped[oldest.topic] += 1

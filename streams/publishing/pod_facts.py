@@ -10,8 +10,9 @@ from streams.clients.cluster_port import OOMKill, Pod
 
 
 def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels by name; none at all if they exceed the bound for one object, so that no selector matches."""
+    """Labels by name; none at all if they exceed the bound for one object."""
     size = sum(len(name) + len(value) for name, value in labels.items())
+    # None rather than some: a selector must not match by a part of the labels, nor fail to match by the other part.
     return dict(sorted(labels.items())) if size <= MOST_LABEL_TEXT and len(labels) <= MOST_ENTRIES else {}
 
 

@@ -1,10 +1,7 @@
 """What a cluster source published before, read from the log, so that a restart repeats nothing and notices what is gone.
 
 It is read back once at a start, at most `MOST` of the newest records of each partition. A pod or node whose last record lies
-further back and which was deleted while the source was down is not noticed, and an OOM kill further back is unknown. Ticks of
-half a second fill so many records in 27 hours. Policies are published once and never again, so they are read from the compacted
-copy alone: a policy that the source did not copy before it died counts as unpublished and is published again. Without a complete
-copy their topic is read from its beginning.
+further back and which was deleted while the source was down is not noticed, and an OOM kill further back is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +25,7 @@ from streams.log_context import LogContext
 
 MOST = 200_000
 """Records of one partition to read back."""
-REPUBLISH_AFTER = timedelta(hours=3)
-"""The longest time, in event time, without a record of what exists and does not change: so it stays among those records."""
+REPUBLISH_AFTER = timedelta(hours=3)  # for what exists and does not change, so that it stays among those records
 
 
 @dataclass(slots=True)
@@ -87,7 +83,7 @@ class PublishedState:
         self.hpa_policies = {name: hpa for name, hpa in self.hpa_policies.items() if hpa.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
-        self.predictions = {key: one for key, one in self.predictions.items() if one.namespace in namespaces}
+        self.predictions = {key: tsp for key, tsp in self.predictions.items() if tsp.namespace in namespaces}
         self.seen_hpas = {key: hpa for key, hpa in self.seen_hpas.items() if hpa.namespace in namespaces}
         self.limits = {key: limit for key, limit in self.limits.items() if limit.namespace in namespaces}
 
@@ -106,6 +102,8 @@ def read_pods(context: LogContext) -> PublishedState:
 def read_all(context: LogContext) -> PublishedState:
     """As `read_pods`, with nodes, VPAs and limit ranges. Raises LogUnavailable."""
     state = read_pods(context)
+    # Policies are published once and never again. One that the source did not copy before it died counts as unpublished, and is
+    # published again.
     policies: Iterable[Record] | None = compacted_copy.latest_of_copy(context.log, context.topics, "policies")
     if policies is None:
         policies = newest(context.log, context.topics.wire("policies"), 0, None)  # each partition has everything
@@ -140,7 +138,7 @@ def _apply_hpa(state: PublishedState, event: HpaSeen | HpaGone) -> None:
     name = f"{event.namespace}/{event.name}"
     if isinstance(event, HpaSeen):
         state.seen_hpas[name] = event
-    elif (known := state.seen_hpas.get(name)) is not None and known.workload == event.workload:
+    elif (published := state.seen_hpas.get(name)) is not None and published.workload == event.workload:
         del state.seen_hpas[name]
 
 

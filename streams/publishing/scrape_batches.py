@@ -1,7 +1,7 @@
 """Usage as records: rows are grouped by their workload's partition, in order, with a bounded number in one record.
 
 Rows are sorted by workload, pod and container, so that a cluster whose containers stay the same gives the same name columns each
-time. The grouping is cached while the names stay the same, so that the codec recognises the columns by identity.
+time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class ScrapeBatcher:
     def records(self, columns: UsageColumns, scrape: ScrapeContext) -> list[NewRecord]:
         """One record for each partition that has rows, more where one would be too long; by partition."""
         names = (columns.workloads, columns.pods, columns.containers)
-        if names != self._names:
+        if names != self._names:  # else the same tuples again, which the codec recognises by identity
             self._names, self._batches = names, list(_cut(names, self.context.topics))
         ages = None if columns.ends is None else np.asarray(times.to_seconds(scrape.at) - columns.ends)
         return [self._record(columns, batch, ages, scrape) for batch in self._batches]
@@ -92,8 +92,8 @@ class ScrapeBatcher:
 
 
 def _cut(names: ScrapeNames, topics: Topics) -> Iterable[_Batch]:
-    """The sort is stable: rows of the same container stay in the order in which they were given."""
     keys = list(zip(*names, strict=True))
+    # The sort is stable, so rows of the same container stay in the order in which they were given.
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
     partition_of = {workload: topics.partition_of(workload) for workload in set(names[0])}
     partitions = np.array([partition_of[workload] for workload in names[0]], np.int64)[order]

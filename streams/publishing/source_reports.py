@@ -1,7 +1,6 @@
 """Which sources are running for which clusters, according to the end of the log.
 
-Sources repeat their report each minute or so, so the end of the log is enough: some thousand records, however
-long the log is. A source that was silent for longer does not count.
+A source that was silent for longer does not count.
 """
 
 from collections.abc import Iterator
@@ -14,12 +13,9 @@ from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 
-_REPORTS = 8_000
-"""Records at the end of `cluster-changes` that are looked at: an hour of ticks at the default period, and the facts between."""
-_LATELY = 500
-"""Records that are looked at first: some minutes, in which a source at work repeats its report."""
-_SCRAPES = 500
-"""Records at the end of each partition of `pod-metrics`, for traces, of which no source reports."""
+_REPORTS = 8_000  # records at the end of `cluster-changes`: sources repeat their report each minute or so
+_LATELY = 500  # looked at first: some minutes, in which a source at work repeats its report
+_SCRAPES = 500  # at the end of each partition of `pod-metrics`, for traces, of which no source reports
 
 
 def newest_reports(context: LogContext, most: int = _REPORTS) -> dict[tuple[str, str], SourceReported]:

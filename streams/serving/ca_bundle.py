@@ -1,8 +1,4 @@
-"""The bundle of authorities that an API server trusts, written by several replicas.
-
-Ours are always in it. Others may belong to another replica, so they stay, unless they have expired or no replica has claimed them
-for a while.
-"""
+"""The bundle of authorities that an API server trusts, written by several replicas: ours are always in it."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,8 +8,7 @@ from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.serving import certificates
 
-_UNCLAIMED = Seconds(600.0)
-"""How long an authority that we do not know stays: another replica may show its certificate, or be about to."""
+_UNCLAIMED = Seconds(600.0)  # an authority that we do not know stays so long: another replica may show its certificate
 
 
 class CaBundle:
@@ -26,11 +21,13 @@ class CaBundle:
 
     def merged(self, there: Iterable[bytes], ours: Sequence[bytes], at: datetime) -> bytes:
         """The wanted bundle, given the present ones. Raises BadInput for one of ours that cannot be read."""
-        known = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
-        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - known
+        own = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
+        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - own
         now = self._clock()
         self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
-        kept = [each for each, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
+        kept = (
+            [certificate for certificate, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
+        )
         return certificates.joined([*ours, *kept], at)
 
 

@@ -1,8 +1,7 @@
 """Renews the server's certificate without a moment in which clients would refuse it.
 
 A new certificate usually has a new authority. So clients learn of the new authority first, and the new certificate is shown some
-seconds later; the old authority stays trusted until no replica shows the old certificate any more. The keeper only says which
-authorities to trust; its caller passes that on.
+seconds later. The keeper only says which authorities to trust; its caller passes that on.
 """
 
 import time
@@ -20,8 +19,7 @@ from streams.serving.certificate_sources import CertificateSource
 from streams.serving.certificates import ServingCertificate
 from streams.serving.https_server import CertificateHolder
 
-SETTLE = Seconds(15.0)
-"""From telling of a new authority to showing its certificate: API servers hear of it by a watch."""
+SETTLE = Seconds(15.0)  # from telling of a new authority to showing its certificate: API servers hear of it by a watch
 _log = structlog.get_logger(__name__)
 
 
@@ -62,16 +60,16 @@ class CertificateRotation:
         self._fault = "there is no certificate yet"
 
     def look(self, at: datetime) -> None:
-        """Check which certificate to show. The first one is shown at once, because there is none before it."""
+        """Check which certificate to show."""
         try:
-            found = self._source.current(at)
-            if self._shown is None:
-                self._show(found)
-            elif found == self._shown:
+            current = self._source.current(at)
+            if self._shown is None:  # at once, because there is none before it
+                self._show(current)
+            elif current == self._shown:
                 self._next = None
-            elif self._next is None or self._next.certificate != found:
-                self._check(found)
-                self._next = _Next(found)
+            elif self._next is None or self._next.certificate != current:
+                self._check(current)
+                self._next = _Next(current)
             self._fault = ""
         except (BadInput, EdgeError, OSError) as error:
             fault = f"{self._source}: {error}"
@@ -83,7 +81,7 @@ class CertificateRotation:
     def authorities(self) -> Sequence[bytes]:
         """The authorities to trust now: that of the present certificate, and that of the next one."""
         both = (self._shown, None if self._next is None else self._next.certificate)
-        return [each.authorities for each in both if each is not None and each.authorities]
+        return [certificate.authorities for certificate in both if certificate is not None and certificate.authorities]
 
     def trusted(self) -> None:
         """All of `authorities` are trusted now: the caller has passed them on."""
@@ -104,10 +102,10 @@ class CertificateRotation:
             return [f"the certificate ended at {self._shown.ends.isoformat()}: {self._fault or 'nobody has renewed it'}"]
         return []
 
-    def _check(self, found: ServingCertificate) -> None:
+    def _check(self, certificate: ServingCertificate) -> None:
         """Raises BadInput before the certificate is announced."""
-        certificates.read(found.authorities)
-        CertificateHolder().load(found.certificate, found.key)
+        certificates.read(certificate.authorities)
+        CertificateHolder().load(certificate.certificate, certificate.key)
 
     def _show(self, found: ServingCertificate) -> None:
         self._holder.load(found.certificate, found.key)

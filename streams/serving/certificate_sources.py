@@ -1,7 +1,6 @@
 """Sources of the server's certificate: files that others renew, or one that we make and renew ourselves.
 
-What we make is kept in a Secret, so that all replicas show the same one, or in a folder, where there is only one replica. Two
-replicas may renew at the same time: the API server accepts one of the two, and the other replica reads that one the next time.
+What we make is kept in a Secret, so that all replicas show the same one, or in a folder, where there is only one replica.
 """
 
 import base64
@@ -37,9 +36,9 @@ class Renewal:
     life: timedelta = certificates.LIFE
     before: timedelta = certificates.RENEW_BEFORE
 
-    def good(self, found: ServingCertificate, at: datetime) -> bool:
+    def good(self, certificate: ServingCertificate, at: datetime) -> bool:
         """Whether a certificate can go on being used. Raises BadInput."""
-        return found.ends - at > self.before and found.covers(self.names) and certificates.fit(found)
+        return certificate.ends - at > self.before and certificate.covers(self.names) and certificates.fit(certificate)
 
     def make(self, at: datetime) -> ServingCertificate:
         """A new one."""
@@ -76,14 +75,14 @@ class CertificateFolder:
     def current(self, at: datetime) -> ServingCertificate:
         """What is there, or a new one."""
         with suppress(OSError, BadInput):
-            found = ServingCertificate(*((self.folder / name).read_bytes() for name in _FILES))
-            if self.renewal.good(found, at):
-                return found
+            present = ServingCertificate(*((self.folder / name).read_bytes() for name in _FILES))
+            if self.renewal.good(present, at):
+                return present
         made = self.renewal.make(at)
         self.folder.mkdir(parents=True, exist_ok=True)
         for name, content in zip(_FILES, (made.certificate, made.key, made.authorities), strict=True):
             path = self.folder / name
-            path.touch(mode=0o600)
+            path.touch(mode=0o600)  # before the key is in it
             path.write_bytes(content)
         return made
 
@@ -110,10 +109,11 @@ class CertificateSecret:
             self.objects.create(self.name, {**body, "data": _encoded(made)})
             return made
         with suppress(BadInput):
-            found = _decoded(secret.get("data") or {})
-            if self.renewal.good(found, at):
-                return found
+            present = _decoded(secret.get("data") or {})
+            if self.renewal.good(present, at):
+                return present
         made = self.renewal.make(at)
+        # Two replicas may do this at one time: the server takes one of the two, and the other replica reads that the next time.
         self.objects.replace(self.name, {**secret, "data": {**(secret.get("data") or {}), **_encoded(made)}})
         return made
 

@@ -1,7 +1,6 @@
 """Makes our own certificates, and reads any certificate's validity and authorities.
 
-An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. A renewal
-makes a new authority, which is why clients learn of it before it is used. Time is an argument.
+A renewal makes a new authority, which is why clients learn of it before it is used. Time is an argument.
 """
 
 import ipaddress
@@ -20,8 +19,7 @@ from streams.errors import BadInput
 LIFE = timedelta(days=7)
 RENEW_BEFORE = timedelta(hours=24)
 """How long before its end a certificate of our own is renewed."""
-_SKEW = timedelta(minutes=5)
-"""How far the clocks of those who check may be behind ours."""
+_SKEW = timedelta(minutes=5)  # the clocks of those who check may be so far behind ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +44,23 @@ class ServingCertificate:
             names_in_it = _first(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
             return False
-        known = {str(name.value) for name in names_in_it}
-        return known.issuperset(names)
+        covered = {str(name.value) for name in names_in_it}
+        return covered.issuperset(names)
 
 
-def fit(found: ServingCertificate) -> bool:
-    """Whether the key and one of the authorities belong to the certificate. Raises BadInput for unreadable files.
-
-    A writer that died midway leaves one without the other.
-    """
-    try:
-        key = serialization.load_pem_private_key(found.key, None)
+def fit(pair: ServingCertificate) -> bool:
+    """Whether the key and one of the authorities belong to the certificate. Raises BadInput for unreadable files."""
+    try:  # a writer that died midway leaves one without the other
+        key = serialization.load_pem_private_key(pair.key, None)
     except (ValueError, TypeError) as error:
         raise BadInput(f"the key of a certificate cannot be read: {error}") from error
-    certificate = _first(found.certificate)
-    return key.public_key() == certificate.public_key() and any(_issued(certificate, by) for by in read(found.authorities))
+    certificate = _first(pair.certificate)
+    return key.public_key() == certificate.public_key() and any(_issued(certificate, by) for by in read(pair.authorities))
 
 
 def self_made(names: Sequence[str], at: datetime, life: timedelta = LIFE) -> ServingCertificate:
     """A certificate for these host names and addresses, by an authority that exists for it alone."""
+    # The authority's key is forgotten when this returns, so that nobody can ever sign another certificate with it.
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"ullage authority {at:%Y-%m-%d %H:%M:%S}")])
     authority = (
@@ -94,13 +90,13 @@ def joined(bundles: Iterable[bytes], at: datetime) -> bytes:
 
     Raises BadInput for a bundle that cannot be read.
     """
-    found = {
+    unexpired = {
         certificate.fingerprint(hashes.SHA256()): certificate
         for bundle in bundles
         for certificate in read(bundle)
         if certificate.not_valid_after_utc > at
     }
-    return b"".join(_pem(found[fingerprint]) for fingerprint in sorted(found))
+    return b"".join(_pem(unexpired[fingerprint]) for fingerprint in sorted(unexpired))
 
 
 def singles(bundle: bytes) -> list[bytes]:
@@ -127,10 +123,10 @@ def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 def _first(chain: bytes) -> x509.Certificate:
-    found = read(chain)
-    if not found:
+    certificates = read(chain)
+    if not certificates:
         raise BadInput("a certificate cannot be read: the file is empty")
-    return found[0]
+    return certificates[0]
 
 
 def _builder(

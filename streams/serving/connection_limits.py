@@ -1,8 +1,6 @@
 """The admission policy of everything that we serve: what all callers, one address and one connection may cost, at most.
 
-All callers share the connections, and when there are none left, the address that has the most gives one up: one that has not
-brought a whole request, or has nothing to do, and the longest. So nobody who opens many connections keeps out somebody who has
-few, such as an API server. A connection whose client certificate we trust gives way to nobody.
+All callers share the connections. A connection whose client certificate we trust gives way to nobody.
 """
 
 import ipaddress
@@ -108,13 +106,15 @@ class ConnectionGate:
             return self._give_way(address)
         if len(self._connections) < self._limits.connections:
             return True
+        # The address that has the most gives one up, so nobody who opens many keeps out somebody who has few, such as an API
+        # server.
         larger = [(count, other) for other, count in self._of_address.items() if count > max(own, 1)]
         return any(self._give_way(other) for _, other in sorted(larger, reverse=True))
 
     def _give_way(self, address: str) -> bool:
         """End the connection of this address that gives way first; False if none does."""
-        held = [connection for connection in self._connections if connection.address == address and not connection.trusted]
-        least = min(held, key=lambda each: (each.phase, each.since), default=None)
+        candidates = [connection for connection in self._connections if connection.address == address and not connection.trusted]
+        least = min(candidates, key=lambda connection: (connection.phase, connection.since), default=None)
         if least is None or least.phase is Phase.ANSWERING:
             return False
         self.ended += 1
@@ -124,12 +124,13 @@ class ConnectionGate:
 
 
 def address_of(peer: object) -> str:
-    """The address that a peer counts under: of IPv6 the network of 64 bits, because one machine may use all of it."""
+    """The address that a peer counts under: of IPv6 the network of 64 bits."""
     host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(found, ipaddress.IPv4Address):
+    if isinstance(address, ipaddress.IPv4Address):
         return host
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    # One machine may use all of the 64 bits below its network.
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))

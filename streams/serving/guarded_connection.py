@@ -1,7 +1,6 @@
 """One connection under the admission policy: between the network and aiohttp it sees what the connection is at, and since when.
 
-aiohttp has no bound for the time of a head, nor for an answer that nobody reads. So this protocol passes everything on to
-aiohttp's own, and a round of the listener ends what is over its time.
+It passes everything on to aiohttp's own protocol, and a round of the listener ends what is over its time.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from streams.serving.connection_limits import ConnectionLimits, Phase
 _END_OF_HEAD = b"\r\n\r\n"
 
 
+# aiohttp has no bound for the time of a head, nor for an answer that nobody reads.
 class GuardedConnection(asyncio.Protocol):
     """`left` is called when the connection is gone."""
 
@@ -122,7 +122,7 @@ class GuardedConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """They read again."""
         self._unread_since = None
-        if self._phase is Phase.IDLE:
+        if self._phase is Phase.IDLE:  # the answer, which may be as long as the body, is on its way now
             self._give_back()
         if self.inner is not None:
             self.inner.resume_writing()

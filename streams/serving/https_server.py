@@ -1,9 +1,8 @@
 """One HTTPS server on aiohttp, in a thread with an event loop of its own, for everything that this program serves.
 
 TLS 1.2 or newer. The certificate can be changed at any time: a new handshake gets the new one, and connections that exist go on.
-What callers may cost is bounded: connections, heads, bodies and time. Nothing compressed is unpacked. When it stops, it answers
-pending requests, then hangs up. It has no paths of its own: it gets routes, or one handler for everything, which costs half as
-much a request. Nothing is logged for each request.
+What callers may cost is bounded: connections, heads, bodies and time. When it stops, it answers pending requests, then hangs up.
+It has no paths of its own: it gets routes, or one handler for everything, which costs half as much a request.
 """
 
 import asyncio
@@ -29,8 +28,7 @@ from streams.serving.listener import Listener
 
 _START = 10.0
 """Seconds until a server that was started must listen."""
-_ACCEPTED = 0.25
-"""Seconds for the connections that were accepted last to bring their request, once nothing listens any more."""
+_ACCEPTED = 0.25  # seconds for the connections that were accepted last to bring their request
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +43,7 @@ SERVED: Final[dict[str, Any]] = {"access_log": None, "auto_decompress": False, "
 LATE_ANSWER = web.RequestKey("LATE_ANSWER", LateAnswer)
 CONNECTION = web.RequestKey("CONNECTION", GuardedConnection)
 """The connection that a request came by."""
-MOST_FAULTS = 20
-"""Faults of our own in a row after which a server ends; requests come from outside, so it is more than for decisions."""
+MOST_FAULTS = 20  # of our own in a row, then a server ends; more than for decisions, because requests come from outside
 
 AnyPath = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers every request, whatever its method and path. It bounds the body itself, and leaves it to us to write the response."""
@@ -70,10 +67,8 @@ class CertificateHolder:
             self.front.verify_mode = ssl.CERT_OPTIONAL
 
     def load(self, certificate: bytes, key: bytes) -> None:
-        """Show this certificate (a chain in PEM) from now on. Raises BadInput for a pair that does not fit, and changes nothing.
-
-        A context of its own for each, as OpenSSL keeps one certificate for each kind of key and would go on to show the old one.
-        """
+        """Show this certificate (a chain in PEM) from now on. Changes nothing and raises BadInput for a pair that does not fit."""
+        # A context for each: OpenSSL keeps one certificate for each kind of key, and would go on to show the old one.
         self._current, self._shown = self._made(certificate, key, self._trusted), (certificate, key)
 
     def trust(self, authorities: bytes) -> None:
@@ -120,7 +115,7 @@ class ServerLimits:
     """`body`: bytes of a request; `deadline`: seconds for an answer; `linger`: seconds to go on answering when asked to stop.
 
     A server that is told to stop still gets requests for a moment, because it takes time until clients know that an endpoint is
-    gone. Each answer in that time closes its connection, so that no client sends its next request just as we hang up.
+    gone.
     """
 
     body: int = 5 * 1024 * 1024
@@ -240,7 +235,7 @@ class HttpsServer:
         return response
 
     def _close_when_stopping(self, response: web.StreamResponse) -> None:
-        """While we stop, the answer says that it is the last one on its connection."""
+        # So no client sends its next request on this connection just as we hang up.
         if self._stop is not None and self._stop.is_set():
             response.force_close()
 
@@ -268,8 +263,7 @@ def listening(runner: web.BaseRunner, limits: ConnectionLimits | None = None, co
 async def read_body(request: web.BaseRequest, most: int) -> bytes:
     """The body, as far as it may be kept, and one byte more to show that it is too long. What is kept is in the budget of all.
 
-    Raises HTTPBadRequest where the connection ends before the body does: that is the caller's doing and no fault of ours, and
-    nobody is there to read it.
+    Raises HTTPBadRequest where the connection ends before the body does.
     """
     connection = request.get(CONNECTION)
     pieces, size = list[bytes](), 0
@@ -280,7 +274,7 @@ async def read_body(request: web.BaseRequest, most: int) -> bytes:
                 await connection.take(len(kept))
             pieces.append(kept)
             size += len(piece)
-    except OSError as ended:  # what the connection ended by is raised where its body is read
+    except OSError as ended:  # what the connection ended by: the caller's doing, and no fault of ours
         raise web.HTTPBadRequest(text=f"the connection ended within the body: {ended}\n") from ended
     return b"".join(pieces)
 

@@ -1,7 +1,6 @@
 """Listens on an address, and lets connections in by the admission policy before anything is done for them, even TLS' handshake.
 
-asyncio's own server accepts whatever comes, and each handshake takes a third of a megabyte. So connections are accepted here, one
-by one, and a round each second ends those that are over their time.
+A round twice a second ends connections that are over their time.
 """
 
 import asyncio
@@ -18,8 +17,7 @@ from streams.serving.body_budget import BodyBudget
 from streams.serving.connection_limits import ConnectionGate, ConnectionLimits, address_of
 from streams.serving.guarded_connection import GuardedConnection
 
-_BACKLOG = 1024
-"""Connections that the kernel holds until we take them: after a restart a whole control plane may come at once."""
+_BACKLOG = 1024  # connections that the kernel holds until we take them: after a restart a whole control plane may come at once
 _ROUND = Seconds(0.5)
 """Seconds between two looks at what is over its time."""
 _NO_FILES = Seconds(0.2)
@@ -52,7 +50,7 @@ class Listener:
         for family, _, protocol, _, address in dict.fromkeys(infos):
             self._sockets.append(_listening(family, protocol, (address[0], self.port or address[1], *address[2:])))
             self.port = self._sockets[0].getsockname()[1]
-        self._tasks = [loop.create_task(self._accept(each), name="accept") for each in self._sockets]
+        self._tasks = [loop.create_task(self._accept(listening), name="accept") for listening in self._sockets]
         self._tasks.append(loop.create_task(self._look_after(), name="look after connections"))
         return self
 
@@ -60,8 +58,8 @@ class Listener:
         """Let nobody in any more; those that are in go on."""
         for task in self._tasks[:-1]:
             task.cancel()
-        for each in self._sockets:
-            each.close()
+        for listening in self._sockets:
+            listening.close()
 
     def end(self) -> None:
         """Look after nobody any more."""
@@ -89,6 +87,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             try:
+                # One by one, for asyncio's own server accepts whatever comes, and a handshake takes a third of a megabyte.
                 accepted, peer = await loop.sock_accept(at)
             except OSError:  # no file is left, or the caller is gone already
                 await asyncio.sleep(_NO_FILES)
@@ -133,16 +132,16 @@ class Listener:
 
 
 def _listening(family: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM, protocol)
+    listening = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            with suppress(OSError):
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.setblocking(False)  # noqa: FBT003  # its only argument
-        made.bind(address)
-        made.listen(_BACKLOG)
+            with suppress(OSError):  # IPv4 has a socket of its own, which would find the port taken
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setblocking(False)  # noqa: FBT003  # its only argument
+        listening.bind(address)
+        listening.listen(_BACKLOG)
     except OSError:
-        made.close()
+        listening.close()
         raise
-    return made
+    return listening

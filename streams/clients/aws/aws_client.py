@@ -28,8 +28,7 @@ MOST_PAGES = 200
 """Pages of one answer that are read: 20,000 groups or instances."""
 TRIES = 3
 _AT_ONCE = 100
-_NAMES_AT_ONCE = 50
-"""Groups or instances that one call may name."""
+_NAMES_AT_ONCE = 50  # AWS takes no more names in one call
 _CONNECT = 5.0
 _ACTIVITIES = 100
 _MESSAGES = 10
@@ -84,9 +83,9 @@ class AwsClient:
     def look(self) -> None:
         """Make each read-only call once, about things that do not exist, to see whether AWS can be reached and used.
 
-        Raises TryAgain and GiveUp, a missing right among the reasons. Calls that change something have no dry run, so a missing
-        right for those only shows when they are made.
+        Raises TryAgain and GiveUp, a missing right among the reasons.
         """
+        # Calls that change something have no dry run, so a missing right for those only shows when they are made.
         self.group("ullage-sign-of-life")
         self.group_instance("i-00000000000000000")
         self.instance_states(["i-00000000000000000"])
@@ -109,12 +108,12 @@ class AwsClient:
     def group_instance(self, instance: str) -> tuple[str, GroupInstance] | None:
         """The group that an instance is in, with its state there; None when it is in none."""
         request = _request("autoscaling", "DescribeAutoScalingInstances", "describing instance", instance, InstanceIds=[instance])
-        found = self._read(
+        members = self._read(
             request,
             "AutoScalingInstances",
-            lambda one: (str(one["AutoScalingGroupName"]), group_responses.read_instance(one)),
+            lambda item: (str(item["AutoScalingGroupName"]), group_responses.read_instance(item)),
         )
-        return next(iter(found), None)
+        return next(iter(members), None)
 
     def activities_since(self, group: str, since: datetime) -> list[GroupActivity]:
         """The scaling activities of a group that began at `since` or later, newest first."""
@@ -126,13 +125,14 @@ class AwsClient:
             AutoScalingGroupName=group,
             MaxRecords=_ACTIVITIES,
         )
-        found: list[GroupActivity] = []
+        recent: list[GroupActivity] = []
         for page in self._pages(request):
             activities = _decoded(request, page.get("Activities") or (), group_responses.read_activity)
-            found += [activity for activity in activities if activity.started >= since]
+            recent += [activity for activity in activities if activity.started >= since]
+            # They come newest first, so no later page has one that is wanted.
             if any(activity.started < since for activity in activities):
                 break
-        return found
+        return recent
 
     def scheduled_actions(self) -> dict[str, list[str]]:
         """The names of the scheduled actions of the region, by group."""
@@ -154,7 +154,7 @@ class AwsClient:
             AutoScalingGroupName=group,
             MaxRecords=1,  # they come newest first, and only the newest can run
         )
-        newest = _decoded(request, self._call(request).get("InstanceRefreshes") or (), lambda one: str(one["Status"]))
+        newest = _decoded(request, self._call(request).get("InstanceRefreshes") or (), lambda refresh: str(refresh["Status"]))
         return bool(newest) and newest[0] in _REFRESHING
 
     def instance_states(self, instances: Sequence[str]) -> dict[str, InstanceState]:
@@ -180,12 +180,12 @@ class AwsClient:
             **named,
         )
         try:
-            found = self._read(request, "LaunchTemplateVersions", launch_templates.read_version)
+            versions = self._read(request, "LaunchTemplateVersions", launch_templates.read_version)
         except GiveUp as refused:
             if refused.detail is OutcomeDetail.NOT_FOUND:
                 return None
             raise
-        return next(iter(found), None)
+        return next(iter(versions), None)
 
     def managed_group(self, cluster: str, name: str) -> EksNodeGroup:
         """What EKS knows of a managed node group."""
@@ -195,7 +195,7 @@ class AwsClient:
 
     def launch_configuration_types(self, names: Sequence[str]) -> dict[str, str]:
         """The instance types of launch configurations, by name; those that there are."""
-        found: dict[str, str] = {}
+        types: dict[str, str] = {}
         for some in _batches(names, _NAMES_AT_ONCE):
             request = _request(
                 "autoscaling",
@@ -207,10 +207,10 @@ class AwsClient:
             pairs = self._read(
                 request,
                 "LaunchConfigurations",
-                lambda one: (str(one["LaunchConfigurationName"]), str(one.get("InstanceType") or "")),
+                lambda item: (str(item["LaunchConfigurationName"]), str(item.get("InstanceType") or "")),
             )
-            found.update(pairs)
-        return found
+            types.update(pairs)
+        return types
 
     def first_fitting_type(self, image: str, requirements: TypeRequirements) -> str:
         """The first type that AWS names for these requirements and an image's processor; empty when there is none."""
@@ -218,7 +218,7 @@ class AwsClient:
         kinds = self._read(
             looked_up,
             "Images",
-            lambda one: (str(one.get("Architecture") or "x86_64"), str(one.get("VirtualizationType") or "hvm")),
+            lambda item: (str(item.get("Architecture") or "x86_64"), str(item.get("VirtualizationType") or "hvm")),
         )
         if not kinds:
             return ""
@@ -232,7 +232,7 @@ class AwsClient:
             InstanceRequirements=dict(requirements.asked),
         )
         for page in self._pages(request):
-            names = _decoded(request, page.get("InstanceTypes") or (), lambda one: str(one["InstanceType"]))
+            names = _decoded(request, page.get("InstanceTypes") or (), lambda item: str(item["InstanceType"]))
             if names:
                 return names[0]
         return ""
@@ -240,7 +240,7 @@ class AwsClient:
     def instance_sizes(self) -> dict[str, InstanceSize]:
         """All types that the region offers, by name."""
         request = _request("ec2", "DescribeInstanceTypes", "describing instance types of", "the region", MaxResults=_AT_ONCE)
-        return {one.name: one for one in self._read(request, "InstanceTypes", ec2_instances.read_size)}
+        return {size.name: size for size in self._read(request, "InstanceTypes", ec2_instances.read_size)}
 
     def messages(self, queue: str) -> list[QueueMessage]:
         """Up to ten messages of a queue (its URL).
@@ -277,6 +277,7 @@ class AwsClient:
         if not group.existing <= to < group.desired:
             msg = f"group '{group.name}' wants {group.desired} nodes and has {group.existing}, so it cannot want {to}"
             raise ValueError(msg)
+        # A group's size below the instances that it has would let AWS choose the victim.
         arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
         self._call(_request("autoscaling", "SetDesiredCapacity", "lowering group", group.name, **arguments))
 
@@ -292,11 +293,11 @@ class AwsClient:
             self._call(_request("autoscaling", "SetInstanceProtection", "protecting instances of group", group, **arguments))
 
     def _by_group(self, request: _AwsRequest, field: str, name: str) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        switched_on = (one for page in self._pages(request) for one in page.get(field) or () if one.get("Enabled", True))
-        for group, named in _decoded(request, switched_on, lambda one: (str(one["AutoScalingGroupName"]), str(one[name]))):
-            found.setdefault(group, []).append(named)
-        return found
+        names: dict[str, list[str]] = {}
+        switched_on = (item for page in self._pages(request) for item in page.get(field) or () if item.get("Enabled", True))
+        for group, named in _decoded(request, switched_on, lambda item: (str(item["AutoScalingGroupName"]), str(item[name]))):
+            names.setdefault(group, []).append(named)
+        return names
 
     def _groups(self, to: str, **arguments: Any) -> list[AutoScalingGroup]:
         request = _request("autoscaling", "DescribeAutoScalingGroups", "describing groups", to, MaxRecords=_AT_ONCE, **arguments)
@@ -304,7 +305,7 @@ class AwsClient:
 
     def _read(self, request: _AwsRequest, field: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
         """The items in a field of all pages, decoded."""
-        return [one for page in self._pages(request) for one in _decoded(request, page.get(field) or (), read)]
+        return [item for page in self._pages(request) for item in _decoded(request, page.get(field) or (), read)]
 
     def _pages(self, request: _AwsRequest) -> Iterator[Mapping[str, Any]]:
         """All pages of an answer. Raises GiveUp for one that does not end."""
@@ -372,8 +373,8 @@ def _decoded(request: _AwsRequest, answers: Iterable[Mapping[str, Any]], read: C
     try:
         return [read(answer) for answer in answers]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        said = f"an answer that cannot be read: {type(error).__name__}: {error}"
-        raise TryAgain(doing=request.doing, to=request.to, answer=said, after=Seconds(5.0)) from error
+        answer = f"an answer that cannot be read: {type(error).__name__}: {error}"
+        raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=Seconds(5.0)) from error
 
 
 def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:

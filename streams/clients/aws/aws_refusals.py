@@ -1,7 +1,7 @@
 """What an error or a missing answer of AWS means: whether asking again makes sense, and what has to be done about it.
 
-The SDK has tried three times by then, at a rate that adapts to throttling. A missing right is named by the action that an IAM
-policy must allow and by what it was asked about. No error quotes a key, a token or an encoded message.
+A missing right is named by the action that an IAM policy must allow and by what it was asked about. No error quotes a key, a
+token or an encoded message.
 """
 
 import re
@@ -13,7 +13,7 @@ from schemas.units import Seconds
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 RETRY_AFTER = Seconds(5.0)
-"""How long to wait before a call is made again that AWS throttled or could not carry out."""
+"""How long to wait before a call is made again that AWS throttled or could not carry out; the SDK has tried three times."""
 _THROTTLED = frozenset(
     (
         "Throttling",
@@ -94,13 +94,14 @@ def error_for_sdk(error: Exception, *, doing: str, to: str, action: str) -> Edge
 
 
 def _refusal(error: sdk.ClientError, *, doing: str, to: str, action: str) -> EdgeError:
-    said, meta = error.response.get("Error") or {}, error.response.get("ResponseMetadata") or {}
-    code, message = str(said.get("Code") or ""), _ENCODED.sub("", str(said.get("Message") or ""))[:_SHOWN]
+    details, meta = error.response.get("Error") or {}, error.response.get("ResponseMetadata") or {}
+    code, message = str(details.get("Code") or ""), _ENCODED.sub("", str(details.get("Message") or ""))[:_SHOWN]
     answer = f"{code}: {message}".strip(": ")
     plain = code.removeprefix("Client.").removeprefix("Server.").removesuffix("Fault")
     if plain in _FORBIDDEN:
         missing = f"the IAM right '{action}' on '{to}' is missing: {answer}"
         return GiveUp(doing=doing, to=to, answer=missing, detail=OutcomeDetail.FORBIDDEN)
+    # Not final: credentials expire, and whoever renews them does not tell us.
     if plain in _CREDENTIALS:
         return _again(doing, to, f"AWS does not take our credentials: {answer}", OutcomeDetail.FORBIDDEN)
     passing = _passing(plain, int(meta.get("HTTPStatusCode") or 0))

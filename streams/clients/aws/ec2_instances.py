@@ -35,8 +35,8 @@ class InstanceSize:
 def read_reservation(answer: Mapping[str, Any]) -> list[InstanceState]:
     """The instances of a reservation of DescribeInstances. Raises LookupError and TypeError for what is none."""
     return [
-        InstanceState(one["InstanceId"], one["State"]["Name"], one.get("InstanceLifecycle") == "spot", one.get("LaunchTime"))
-        for one in answer.get("Instances") or ()
+        InstanceState(item["InstanceId"], item["State"]["Name"], item.get("InstanceLifecycle") == "spot", item.get("LaunchTime"))
+        for item in answer.get("Instances") or ()
     ]
 
 
@@ -48,6 +48,6 @@ def read_size(answer: Mapping[str, Any]) -> InstanceSize:
         answer["InstanceType"],
         int(answer["VCpuInfo"]["DefaultVCpus"]),
         int(answer["MemoryInfo"]["SizeInMiB"]),
-        sum(int(one.get("Count") or 0) for one in gpus),
+        sum(int(gpu.get("Count") or 0) for gpu in gpus),
         "arm64" if "arm64" in processors else "amd64",
     )

@@ -29,14 +29,14 @@ def managed_by(tags: Mapping[str, str]) -> tuple[str, str] | None:
 
 def read_node_group(answer: Mapping[str, Any]) -> EksNodeGroup:
     """The answer of DescribeNodegroup. Raises LookupError, TypeError and ValueError for what is none."""
-    one = answer["nodegroup"]
-    disk = one.get("diskSize")
+    group = answer["nodegroup"]
+    disk = group.get("diskSize")
     return EksNodeGroup(
-        dict(one.get("labels") or {}),
-        dict(one.get("tags") or {}),
-        tuple((str(each["key"]), str(each.get("value") or ""), str(each["effect"])) for each in one.get("taints") or ()),
+        dict(group.get("labels") or {}),
+        dict(group.get("tags") or {}),
+        tuple((str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"])) for taint in group.get("taints") or ()),
         None if disk is None else int(disk),
-        str(one.get("amiType") or ""),
-        str(one.get("capacityType") or ""),
-        str(one.get("version") or ""),
+        str(group.get("amiType") or ""),
+        str(group.get("capacityType") or ""),
+        str(group.get("version") or ""),
     )

@@ -106,13 +106,13 @@ class AutoScalingGroup:
     @property
     def existing(self) -> int:
         """How many instances its size counts: not those on their way out, in its warm pool or put aside."""
-        return sum(not one.leaving and not one.standby for one in self.instances)
+        return sum(not instance.leaving and not instance.standby for instance in self.instances)
 
     @property
     def settled(self) -> bool:
         """Whether AWS has no more to do: as many instances as wanted, all in service."""
-        counted = [one for one in self.instances if not one.standby and not one.warm]
-        working = sum(one.lifecycle == "InService" for one in counted)
+        counted = [instance for instance in self.instances if not instance.standby and not instance.warm]
+        working = sum(instance.lifecycle == "InService" for instance in counted)
         return working == self.desired == len(counted)
 
 
@@ -147,12 +147,12 @@ def read_group(answer: Mapping[str, Any]) -> AutoScalingGroup:
         most=int(answer["MaxSize"]),
         desired=int(answer["DesiredCapacity"]),
         zones=tuple(answer.get("AvailabilityZones") or ()),
-        instances=tuple(read_instance(one) for one in answer.get("Instances") or ()),
+        instances=tuple(read_instance(item) for item in answer.get("Instances") or ()),
         tags={tag["Key"]: tag.get("Value") or "" for tag in answer.get("Tags") or ()},
         launch_configuration=answer.get("LaunchConfigurationName") or "",
         template=launch_templates.read_reference(answer.get("LaunchTemplate")),
         mixed=None if not mixed else launch_templates.read_mixed(mixed),
-        suspended=tuple(sorted(one["ProcessName"] for one in answer.get("SuspendedProcesses") or ())),
+        suspended=tuple(sorted(item["ProcessName"] for item in answer.get("SuspendedProcesses") or ())),
         units=answer.get("DesiredCapacityType") or NODES,
         deleting=bool(answer.get("Status")),  # AWS has no other status than that a group is being deleted
         lifetime=int(answer.get("MaxInstanceLifetime") or 0),
@@ -185,12 +185,12 @@ def read_instance(answer: Mapping[str, Any]) -> GroupInstance:
 def read_activity(answer: Mapping[str, Any]) -> GroupActivity:
     """An activity of DescribeScalingActivities. Raises as `read_group`."""
     message, status = str(answer.get("StatusMessage") or "")[:_READ], str(answer["StatusCode"])
-    found = GroupActivity(str(answer["ActivityId"]), status, answer["StartTime"], message=message)
-    if not found.failed:
-        return found
+    activity = GroupActivity(str(answer["ActivityId"]), status, answer["StartTime"], message=message)
+    if not activity.failed:
+        return activity
     code, kind = _failure(message)
     zone = _zone(str(answer.get("Details") or "")) or next(iter(_ZONE.findall(message)), "")
-    return GroupActivity(found.id, status, found.started, code, message, kind, zone)
+    return GroupActivity(activity.id, status, activity.started, code, message, kind, zone)
 
 
 def _failure(message: str) -> tuple[str, str]:

@@ -27,8 +27,8 @@ class InstancePrices:
 
     def of_group(self, types: Sequence[str], *, spot: bool) -> float | None:
         """The price of a node of a group that may start these types: of the first that has one."""
-        known = [self.spot.get(one) if spot and one in self.spot else self.on_demand.get(one) for one in types]
-        return next((price for price in known if price is not None), None)
+        prices = [self.spot.get(name) if spot and name in self.spot else self.on_demand.get(name) for name in types]
+        return next((price for price in prices if price is not None), None)
 
 
 def read(path: Path) -> InstancePrices:

@@ -70,25 +70,25 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     Raises ValueError for what none of our rules sends: no event, one of another kind, or one without an instance.
     """
     try:
-        found = typed_json.decode(message.body, _Message)
+        event = typed_json.decode(message.body, _Message)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    kind, detail = _KINDS.get(found.kind), found.detail
+    kind, detail = _KINDS.get(event.kind), event.detail
     if kind is None:
-        raise ValueError(f"its detail-type is '{found.kind[:_SHOWN]}'")
+        raise ValueError(f"its detail-type is '{event.kind[:_SHOWN]}'")
     if kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED):
         return None
     named = [detail.instance] if detail.instance else [entity.entity_value for entity in detail.entities]
     instances = tuple(dict.fromkeys(name for name in named if name.startswith("i-")))
     if not instances:
         raise ValueError(f"it names no instance, but '{', '.join(named[:1])[:_SHOWN]}'")
-    return InterruptionNotice(kind, instances, _time(found.time))
+    return InterruptionNotice(kind, instances, _time(event.time))
 
 
 def _time(value: object) -> datetime | None:
     """When a message was sent, by its own account; None if that is no time that an event can have."""
     try:
-        found = typed_json.convert(value, datetime) if isinstance(value, str) else None
+        sent = typed_json.convert(value, datetime) if isinstance(value, str) else None
     except msgspec.ValidationError:
         return None
-    return found if found is not None and found.tzinfo is not None and found.year in bounds.YEARS else None
+    return sent if sent is not None and sent.tzinfo is not None and sent.year in bounds.YEARS else None

@@ -79,16 +79,16 @@ def read_mixed(answer: Mapping[str, Any]) -> MixedInstances:
     """A MixedInstancesPolicy. Raises LookupError, TypeError and ValueError for what is none."""
     launch, distribution = answer.get("LaunchTemplate") or {}, answer.get("InstancesDistribution") or {}
     overrides = launch.get("Overrides") or ()
-    weights = tuple(int(one["WeightedCapacity"]) for one in overrides if one.get("WeightedCapacity"))
-    own = (read_reference(one.get("LaunchTemplateSpecification")) for one in overrides)
-    demanded = next((one["InstanceRequirements"] for one in overrides if one.get("InstanceRequirements")), None)
+    weights = tuple(int(override["WeightedCapacity"]) for override in overrides if override.get("WeightedCapacity"))
+    own = (read_reference(override.get("LaunchTemplateSpecification")) for override in overrides)
+    demanded = next((override["InstanceRequirements"] for override in overrides if override.get("InstanceRequirements")), None)
     return MixedInstances(
         template=read_reference(launch.get("LaunchTemplateSpecification")),
-        types=tuple(one["InstanceType"] for one in overrides if one.get("InstanceType")),
+        types=tuple(override["InstanceType"] for override in overrides if override.get("InstanceType")),
         requirements=None if demanded is None else read_requirements(demanded),
         spot=int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) < 100,  # noqa: PLR2004  # all of them
         weights=weights,
-        own_templates=tuple(dict.fromkeys(one for one in own if one is not None)),
+        own_templates=tuple(dict.fromkeys(override for override in own if override is not None)),
     )
 
 

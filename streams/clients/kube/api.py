@@ -24,8 +24,7 @@ from streams.errors import GiveUp, TryAgain, Unreachable
 
 T = TypeVar("T")
 TIMEOUT = Seconds(10.0)
-WHOLE_TIMEOUTS = 6
-"""How many timeouts the whole of a response may take, however much of it has come by then."""
+WHOLE_TIMEOUTS = 6  # for the whole of a response: a server that sends a byte now and then must not keep us for ever
 MOST_BYTES = Bytes(64 << 20)
 """The largest response that is read. A list that is asked for in pages has smaller pages then."""
 MOST_IN_ONE_LIST = Bytes(512 << 20)
@@ -130,11 +129,11 @@ class Api:
         return ApiResponse(response.status, body, response.headers.get("Retry-After"), response.headers.get("Date"))
 
     def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
-        """Reads the credentials again when they are due. An error about them is not quoted, because it may hold a secret."""
         headers = {"Accept": _JSON}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         try:
+            # This also reads the credentials again when they are due.
             call = self._api.param_serialize(
                 request.method, request.path, header_params=headers, body=request.body, auth_settings=["BearerToken"]
             )
@@ -142,6 +141,7 @@ class Api:
         except (ConfigException, ValueError) as error:
             if isinstance(error, _NO_ANSWER):
                 raise
+            # Its text is not quoted, because it may hold a secret.
             answer = f"the credentials cannot be used ({type(error).__name__}); nothing was sent"
             raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER) from None
         return response
@@ -197,12 +197,12 @@ def _unreachable(request: ApiRequest, error: Exception) -> Unreachable:
 
 def _why_none(error: Exception) -> str:
     """Why there was no answer, in one line."""
-    said = " ".join(str(error).split())
-    _, distrusts, why = said.partition(_DISTRUSTED)
+    text = " ".join(str(error).split())
+    _, distrusts, why = text.partition(_DISTRUSTED)
     if distrusts:
         why = why.partition("certificate verify failed: ")[2].partition(" (_ssl")[0].rstrip(")'")
         return f"the server's certificate is not one that we trust ({why}): look at certificate-authority in the kubeconfig"
-    return f"{type(error).__name__}: {said}"
+    return f"{type(error).__name__}: {text}"
 
 
 def _lines(response: urllib3.BaseHTTPResponse, request: ApiRequest) -> Iterator[bytes]:

@@ -1,7 +1,6 @@
 """Paths of the Kubernetes API, built from names that are validated before they go in.
 
-References and records carry names that a tenant wrote. A name such as `../api/v1/pods?watch=1` would otherwise make another
-request than was meant, with our credentials. So each part must satisfy Kubernetes' own rule for its kind, and is quoted.
+Each part must satisfy Kubernetes' own rule for its kind, and is quoted.
 """
 
 import re
@@ -9,6 +8,7 @@ from urllib.parse import quote
 
 from streams.errors import GiveUp
 
+# A tenant wrote these names. One such as `../api/v1/pods?watch=1` would make another request than was meant, by our rights.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")

@@ -16,8 +16,7 @@ from streams.clients.kube.json_objects import Json
 from streams.errors import TryAgain
 
 FIELD_MANAGER = "ullage-autoscalers"
-APPLY_PATCH = "application/apply-patch+yaml"
-"""The content type of server-side apply. JSON is YAML, too."""
+APPLY_PATCH = "application/apply-patch+yaml"  # the only content type of server-side apply; JSON is YAML, too
 
 
 class ObjectKeeper(Protocol):

@@ -64,7 +64,7 @@ class MetricEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def block(self) -> MetricBlock:
         """The block that is there."""
         blocks = (self.resource, self.container_resource, self.pods, self.object, self.external)
-        return next((each for each in blocks if each is not None), MetricBlock())
+        return next((block for block in blocks if block is not None), MetricBlock())
 
 
 class RatePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -47,8 +47,8 @@ class KubernetesClient:
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now; None when there is none."""
         request = ApiRequest(api_paths.scoped(_CORE, namespace, "pods", name), "reading pod", f"{namespace}/{name}")
-        found = self._api.find(request, pod_objects.PodObject)
-        return None if found is None else self._pod(found, request)
+        pod = self._api.find(request, pod_objects.PodObject)
+        return None if pod is None else self._pod(pod, request)
 
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
@@ -63,18 +63,16 @@ class KubernetesClient:
     def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
         """What one pod used lately; None when nobody measured it yet."""
         request = ApiRequest(api_paths.scoped(_METRICS, namespace, "pods", name), "reading usage of", f"{namespace}/{name}")
-        found = self._api.find(request, pod_objects.PodMetrics)
+        usage = self._api.find(request, pod_objects.PodMetrics)
         try:
-            return None if found is None else pod_objects.read_usage(found)
+            return None if usage is None else pod_objects.read_usage(usage)
         except ValueError as error:
             raise unreadable_error(error, request) from error
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
-        """Patch the resize subresource, on condition of the uid and of the version that was read.
-
-        The containers stand in the pod's order, because a merged list takes the order of the patch, and the server refuses a
-        resize that reorders containers.
-        """
+        """Patch the resize subresource, on condition of the uid and of the version that was read."""
+        # In the pod's order, because a merged list takes the order of the patch, and the server refuses a resize that reorders
+        # containers.
         changed = requests.keys() | limits.keys()
         order = [container.name for container in pod.containers if container.name in changed]
         names = order + sorted(changed - set(order))
@@ -120,9 +118,6 @@ def _resources(name: str, requests: Amounts | None, limits: Amounts | None) -> d
         "limits": quantities.spell_amounts(limits or Amounts()),
     }
     return {"name": name, "resources": {kind: texts for kind, texts in spelled.items() if texts}}
-
-
-# The request by which the eviction API evicts a pod. The server enforces disruption budgets.
 
 
 def eviction_request(pod: PodName, grace: Seconds | None = None) -> ApiRequest:

@@ -43,6 +43,6 @@ def decode_spec(spec: msgspec.Raw) -> ControlSpec:
     return commanding_objects.decode_spec(spec, ControlSpec)
 
 
-def write_status(api: Api, found: CommandingObject, status: Json) -> None:
+def write_status(api: Api, control: CommandingObject, status: Json) -> None:
     """Merge this into the status of this object, unless another has its name now. Raises Unreachable, TryAgain and GiveUp."""
-    commanding_objects.merge_status(api, f"{PATH}/{found.metadata.name}", KIND, found, status)
+    commanding_objects.merge_status(api, f"{PATH}/{control.metadata.name}", KIND, control, status)

@@ -41,34 +41,34 @@ def decode_spec(spec: msgspec.Raw, kind: type[S]) -> S:
     return typed_json.decode_object(spec, kind, "spec")
 
 
-def applied(found: CommandingObject) -> AppliedCondition:
+def applied(command: CommandingObject) -> AppliedCondition:
     """What the object's status says of it; an empty condition if it says nothing that can be read."""
     try:
-        conditions = typed_json.decode_object(found.status, _Status).conditions
+        conditions = typed_json.decode_object(command.status, _Status).conditions
     except ValueError:
         return AppliedCondition()
     return next((condition for condition in conditions if condition.type == "Applied"), AppliedCondition())
 
 
-def status(found: CommandingObject, at: datetime, *, in_force: bool, message: str) -> Json:
+def status(command: CommandingObject, at: datetime, *, in_force: bool, message: str) -> Json:
     """A status with the condition `Applied` for the spec of this generation."""
     condition: Mapping[str, object] = {
         "type": "Applied",
         "status": "True" if in_force else "False",
         "reason": "InForce" if in_force else "Refused",
         "message": message,
-        "observedGeneration": found.metadata.generation,
+        "observedGeneration": command.metadata.generation,
         "lastTransitionTime": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
     }
-    return {"observedGeneration": found.metadata.generation, "conditions": [condition]}
+    return {"observedGeneration": command.metadata.generation, "conditions": [condition]}
 
 
-def merge_status(api: Api, path: str, kind: str, found: CommandingObject, status: Json) -> None:
+def merge_status(api: Api, path: str, kind: str, command: CommandingObject, status: Json) -> None:
     """Merge this into the status of the object at `path`, unless another has its name now.
 
     Raises Unreachable, TryAgain and GiveUp.
     """
-    name = found.metadata.name
-    body = {"metadata": {"uid": found.metadata.uid}, "status": status}
+    name = command.metadata.name
+    body = {"metadata": {"uid": command.metadata.uid}, "status": status}
     request = ApiRequest(f"{path}/status", f"writing the status of {kind}", name, "PATCH", body, MERGE_PATCH)
     accepted_body(api.send(request), request)

@@ -33,8 +33,7 @@ _PLACES = {
 }
 _COUNTING = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController", "Job", "DaemonSet"})
 """The kinds that own pods directly and say how many they want."""
-_LONGEST = 16
-"""Owners above one another that are followed; a real chain has three."""
+_LONGEST = 16  # owners above one another; a real chain has three
 _FORGET = Seconds(300.0)
 """After so long the places of installed kinds are looked up again."""
 
@@ -86,23 +85,20 @@ class ControllerChain:
         return top
 
     def coming(self, owner: ControllerKey) -> int | None:
-        """How many pods a controller wants beyond those that it has; None for a kind that does not say.
-
-        Of a kind that was installed its scale says it, which counts the pods that its selector names.
-        """
+        """How many pods a controller wants beyond those that it has; None for a kind that does not say."""
         key = key_of(owner.namespace, owner.api_version, owner.kind, owner.name)
         if not key.well_known:
             scale = self._scale(key, self._scales.find)
-            return None if scale is None else scale.replicas - scale.there
+            return None if scale is None else scale.replicas - scale.there  # which counts the pods that its selector names
         if key.kind not in _COUNTING:
             return None
         start, plural = _PLACES[key.kind]
-        found = self._api.find(
+        counted = self._api.find(
             ApiRequest(api_paths.scoped(start, key.namespace, plural, key.name), "reading", str(key)), _Counted
         )
-        if found is None:
+        if counted is None:
             return None
-        spec, status = found.spec, found.status
+        spec, status = counted.spec, counted.status
         if key.kind == "DaemonSet":
             return status.desired_number_scheduled - status.current_number_scheduled
         if key.kind == "Job":
@@ -116,14 +112,14 @@ class ControllerChain:
             return None if scale is None else list(scale.owners)
         start, plural = _PLACES[key.kind]
         path = api_paths.scoped(start, key.namespace, plural, key.name)
-        found = self._api.find(ApiRequest(path, "reading", str(key)), _Owned)
-        if found is None:
+        owned = self._api.find(ApiRequest(path, "reading", str(key)), _Owned)
+        if owned is None:
             raise GiveUp(doing="reading", to=str(key), answer="it was not found")
-        return found.metadata.owner_references
+        return owned.metadata.owner_references
 
     def _scale(self, key: ControllerKey, ask: Callable[[ControllerKey], T]) -> T:
-        """What `ask` says of a scale; one at a time, because kinds that were installed are rare."""
-        with self._lock:
+        """What `ask` says of a scale."""
+        with self._lock:  # one at a time costs little, because kinds that were installed are rare
             if self._clock() - self._forgotten >= _FORGET:
                 self._scales.forget_kinds()
                 self._forgotten = self._clock()

@@ -54,11 +54,9 @@ class ObjectScale:
 
 
 def key_of(namespace: str, api_version: str, kind: str, name: str) -> ControllerKey:
-    """The controller that a reference names.
-
-    Kubernetes' own groups have no dot, and no two of them share a kind. So the kind alone decides there, as it does upstream:
-    old references say `extensions/v1beta1` for what is `apps/v1` now, and people leave the group out.
-    """
+    """The controller that a reference names."""
+    # Kubernetes' own groups have no dot, and no two of them share a kind. So the kind alone decides there, as it does upstream:
+    # old references say `extensions/v1beta1` for what is `apps/v1` now, and people leave the group out.
     well_known = kind in WELL_KNOWN and "." not in api_version.rpartition("/")[0]
     return ControllerKey(namespace, kind, name, "" if well_known else api_version)
 
@@ -69,12 +67,12 @@ def owner_of(namespace: str, owners: Iterable[OwnerReference]) -> ControllerKey 
     return None if owner is None else key_of(namespace, owner.api_version, owner.kind, owner.name)
 
 
-def from_object(kind: str, found: KubeObject) -> Controller:
+def from_object(kind: str, controller: KubeObject) -> Controller:
     """A watched object of a well-known kind as a controller."""
-    meta = found.metadata
+    meta = controller.metadata
     key, owner = ControllerKey(meta.namespace, kind, meta.name), owner_of(meta.namespace, meta.owner_references)
     try:
-        return Controller(key, owner, _selector(found))
+        return Controller(key, owner, _selector(controller))
     except ValueError as error:
         return Controller(key, owner, None, str(error))
 
@@ -90,13 +88,13 @@ def from_scale(key: ControllerKey, scale: ObjectScale) -> Controller:
         return Controller(key, owner, None, f"the selector of its scale is '{scale.selector}', and {error}")
 
 
-def _selector(found: KubeObject) -> tuple[Requirement, ...]:
-    match found:
-        case ControllerObject() if found.spec.selector is not None:
-            return label_selectors.of_object(found.spec.selector)
-        case ReplicationControllerObject() if found.spec.selector is not None:
-            return label_selectors.of_labels(found.spec.selector)
+def _selector(controller: KubeObject) -> tuple[Requirement, ...]:
+    match controller:
+        case ControllerObject() if controller.spec.selector is not None:
+            return label_selectors.of_object(controller.spec.selector)
+        case ReplicationControllerObject() if controller.spec.selector is not None:
+            return label_selectors.of_labels(controller.spec.selector)
         case CronJobObject():
-            return label_selectors.of_labels(found.spec.job_template.spec.template.metadata.labels or {})
+            return label_selectors.of_labels(controller.spec.job_template.spec.template.metadata.labels or {})
         case _:
             raise ValueError("it has no selector")

@@ -1,7 +1,6 @@
 """Kubernetes Events: what `kubectl describe` shows of what was done to an object.
 
-An event's name follows from its cause, so writing it again after a crash finds it there. Events are for people; nothing depends
-on them, and the API server forgets them after an hour.
+Events are for people; nothing depends on them, and the API server forgets them after an hour.
 """
 
 from collections.abc import Callable
@@ -20,11 +19,9 @@ _API_VERSIONS = {
     "EffectiveHorizontalPodAutoscaler": "autoscaling.crane.io/v1alpha1",
     "VerticalPodAutoscaler": "autoscaling.k8s.io/v1",
 }
-_OF_NODES = "default"
-"""The namespace of events about what has none, as client-go has it."""
+_OF_NODES = "default"  # for events about what has no namespace, as in client-go
 _LONGEST_NAME = 200
-_LONGEST_MESSAGE = 1024
-"""What the API server takes."""
+_LONGEST_MESSAGE = 1024  # the API server takes no longer one
 _CONFLICT = 409
 
 
@@ -56,6 +53,7 @@ class EventRecorder:
 
     def _body(self, event: ObjectEvent) -> dict[str, object]:
         subject, at = event.subject, f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+        # The name follows from the cause, so writing the event again after a crash finds it there.
         digest = blake2b(f"{event.cause} {event.reason}".encode(), digest_size=8).hexdigest()
         involved = {"namespace": subject.namespace, "name": subject.name, "uid": subject.uid}
         kind = _CORE_KINDS.get(subject.kind, subject.object_kind)

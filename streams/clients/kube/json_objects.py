@@ -33,6 +33,7 @@ class ObjectOutline(msgspec.Struct, frozen=True):
 
 def decode_object(body: bytes, request: ApiRequest) -> Json:
     """An object as plain JSON. Raises TryAgain that names the place where it is not as every object is."""
+    # Callers go by these fields without a look, so what is not as every object is must not get past here.
     decode_body(body, ObjectOutline, request)
     return decode_body(body, Json, request)
 

@@ -37,7 +37,11 @@ def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
 def of_text(text: str) -> tuple[Requirement, ...]:
     """From the text form, which scales use. Raises ValueError that quotes the invalid part."""
     parts = [part.strip() for part in _PARTS.split(text)]
-    return tuple(sorted((_part(part) for part in parts if part), key=lambda each: (each.key, each.operator, each.values)))
+    return tuple(sorted((_part(part) for part in parts if part), key=_order))
+
+
+def _order(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return requirement.key, requirement.operator, requirement.values
 
 
 def _expression(given: LabelExpression) -> Requirement:
@@ -58,9 +62,6 @@ def _part(part: str) -> Requirement:
     raise ValueError(f"'{part}' is no part of a label selector")
 
 
-# The pods that a selector selects, as plain JSON, for occasional looks at one workload's pods.
-
-
 PAGE = 500
 """Pods in one page of a list."""
 
@@ -75,16 +76,16 @@ class _PodList(msgspec.Struct, frozen=True):
 
 
 class LabelSelectedPods:
-    """The pods of one API server."""
+    """The pods of one API server as plain JSON, for occasional looks at one workload's pods."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def selected(self, namespace: str, selector: str) -> list[Json]:
         """The pods, page by page; none for an empty selector. Raises Unreachable, TryAgain and GiveUp."""
-        if not selector:
+        if not selector:  # to the API server it would mean every pod of the namespace
             return []
-        found: list[Json] = []
+        pods: list[Json] = []
         token, size, pages = "", PAGE, PageTokens("listing pods of", namespace)
         start = f"{api_paths.scoped('/api/v1', namespace, 'pods')}?labelSelector={quote(selector, safe='')}"
         while True:
@@ -96,6 +97,6 @@ class LabelSelectedPods:
                 size = error.smaller_page(size)
                 continue
             token = pages.following(decode_body(body, _PodList, request).metadata.continue_)
-            found += decode_body(body, Json, request).get("items") or ()
+            pods += decode_body(body, Json, request).get("items") or ()
             if not token:
-                return found
+                return pods

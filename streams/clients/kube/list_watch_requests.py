@@ -136,17 +136,14 @@ class ListWatchClient:
         self._api, self._stream_timeout, self._idle_timeout = api, stream_timeout, idle_timeout
 
     def list_pages(self, resource: ApiResource[T]) -> Iterator[ListPage[T]]:
-        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long.
-
-        If a page is too large, it asks again for fewer objects, so that one tenant's large objects do not hide those of others.
-        """
+        """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long."""
         after, size, pages = "", PAGE, PageTokens("listing", resource.name)
         while True:
             request = self._request(resource, {"limit": str(size), "continue": after}, "listing")
             try:
                 page = self._api.find(request, _List)
             except ResponseTooLarge as error:
-                size = error.smaller_page(size)
+                size = error.smaller_page(size)  # one tenant's large objects must not hide those of others
                 continue
             if page is None:
                 kind = NotServed if resource.may_be_missing else GiveUp
@@ -159,7 +156,7 @@ class ListWatchClient:
     def watch(self, resource: ApiResource[T], version: str) -> Iterator[WatchEvent[T]]:
         """What happens after a version, until the server ends the stream, which is open when this returns.
 
-        Raises as `list_pages`. A line that is not JSON raises Outdated, because only a new list can show what it contained.
+        Raises as `list_pages`, and Outdated for a line that is not JSON.
         """
         parameters = {
             "watch": "true",
@@ -168,6 +165,7 @@ class ListWatchClient:
             "timeoutSeconds": str(int(self._stream_timeout)),
         }
         request = self._request(resource, parameters, "watching")
+        # Without bookmarks a quiet stream is silent until the server ends it, which it may do a little late.
         longest = Seconds(self._stream_timeout + 30.0)
         idle = min(self._idle_timeout, longest) if resource.bookmarks else longest
         lines = self._api.stream_lines(request, idle_timeout=Seconds(idle))
@@ -184,7 +182,7 @@ def _watch_event(line: bytes, resource: ApiResource[T], request: ApiRequest) -> 
         return _decode_line(line, resource, request)
     except ValueError as error:
         answer = f"a line that cannot be read: {error}: {line[:100]!r}"
-        raise Outdated(doing=request.doing, to=request.to, answer=answer) from error
+        raise Outdated(doing=request.doing, to=request.to, answer=answer) from error  # only a new list shows what it held
 
 
 def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> WatchEvent[T]:
@@ -202,8 +200,8 @@ def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> 
 def _item(raw: msgspec.Raw, resource: ApiResource[T]) -> ListedObject[T]:
     """The object. If it cannot be read, its metadata, or its name alone; if it has none, the fault quotes its beginning."""
     try:
-        found = typed_json.decode_object(raw, resource.type)
-        return ListedObject(found.metadata, found)
+        decoded = typed_json.decode_object(raw, resource.type)
+        return ListedObject(decoded.metadata, decoded)
     except ValueError as fault:
         about = _metadata(raw)
         quote = "" if about.name else f": {bytes(raw)[:100]!r}"

@@ -98,13 +98,13 @@ class NodeDrainClient:
 
     def node(self, name: str) -> DrainableNode | None:
         """The node that has this name now; None when there is none."""
-        found = self._api.find(ApiRequest(api_paths.unscoped(_CORE, "nodes", name), "reading node", name), _Node)
-        return None if found is None else _read_node(found)
+        node = self._api.find(ApiRequest(api_paths.unscoped(_CORE, "nodes", name), "reading node", name), _Node)
+        return None if node is None else _read_node(node)
 
     def labelled(self, label: str) -> list[DrainableNode]:
         """The nodes that carry a label, whatever its value."""
         request = ApiRequest(f"{_CORE}/nodes?labelSelector={quote(label)}", "listing nodes with label", label)
-        return [_read_node(one) for one in self._api.read(request, _Nodes).items]
+        return [_read_node(node) for node in self._api.read(request, _Nodes).items]
 
     def of_instance(self, instance: str) -> str | None:
         """The name of the node that is this instance by its provider id or its own name; None if there is none."""
@@ -112,9 +112,9 @@ class NodeDrainClient:
         while True:
             path = f"{_CORE}/nodes?limit={_PAGE}" + (f"&continue={quote(token, safe='')}" if token else "")
             page = self._api.read(ApiRequest(path, "listing nodes to find instance", instance), _Nodes)
-            for one in page.items:
-                name = one.metadata.name
-                if instance in (one.spec.provider_id.rpartition("/")[2], name, name.partition(".")[0]):
+            for node in page.items:
+                name = node.metadata.name
+                if instance in (node.spec.provider_id.rpartition("/")[2], name, name.partition(".")[0]):
                     return name
             token = pages.following(page.metadata.token)
             if not token:
@@ -130,8 +130,8 @@ class NodeDrainClient:
     def pods(self, node: str) -> list[NodePod]:
         """The pods that are bound to a node."""
         path = f"{_CORE}/pods?fieldSelector={quote(f'spec.nodeName={node}')}"
-        found = self._api.read(ApiRequest(path, "listing pods of node", node), _Pods)
-        return [_read_pod(one) for one in found.items]
+        listed = self._api.read(ApiRequest(path, "listing pods of node", node), _Pods)
+        return [_read_pod(pod) for pod in listed.items]
 
     def pod_uid(self, namespace: str, name: str) -> str | None:
         """The uid of the pod that has this name now; None when there is none."""
@@ -145,8 +145,8 @@ class NodeDrainClient:
         accepted_body(self._api.send(request), request)
 
 
-def _read_node(found: _Node) -> DrainableNode:
-    meta, spec = found.metadata, found.spec
+def _read_node(node: _Node) -> DrainableNode:
+    meta, spec = node.metadata, node.spec
     return DrainableNode(
         meta.name,
         meta.uid,
@@ -159,13 +159,13 @@ def _read_node(found: _Node) -> DrainableNode:
     )
 
 
-def _read_pod(found: _Pod) -> NodePod:
-    meta, own = found.metadata, found.spec.termination_grace_period_seconds
+def _read_pod(pod: _Pod) -> NodePod:
+    meta, own = pod.metadata, pod.spec.termination_grace_period_seconds
     daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references)
     return NodePod(
         PodName(meta.namespace, meta.name, meta.uid),
         leaving=meta.deletion_timestamp is not None,
-        finished=found.status.phase in _FINISHED,
+        finished=pod.status.phase in _FINISHED,
         stays=daemon or MIRROR_POD in (meta.annotations or {}),
         grace=Seconds(30.0 if own is None else own),
     )

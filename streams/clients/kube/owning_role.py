@@ -23,7 +23,7 @@ class OwningRole:
         """`body`, which is to be made, with the role as its owner; as it is without a role that we may see. Raises TryAgain."""
         try:
             role = self._objects.find(self._name)
-        except GiveUp:
+        except GiveUp:  # we may not read it: the object then outlives an uninstall, which is better than no object
             return body
         if role is None:
             return body

@@ -1,9 +1,8 @@
 """The few fields of pods and their metrics that matter here, and how they become the cluster port's `Pod` and `PodUsage`.
 
-Raw responses are decoded straight into these structs, at about a hundredth of the cost of the official client's models. Trees of
-JSON have no circles, so the garbage collector skips them (`gc=False`); beside a large state that saves a third of the cost.
-Unknown fields are ignored. A missing name or a bad quantity raises ValueError (msgspec's errors are of that family) that quotes
-the path or the value.
+Raw responses are decoded straight into these structs, at about a hundredth of the cost of the official client's models. Unknown
+fields are ignored. A missing name or a bad quantity raises ValueError (msgspec's errors are of that family) that quotes the path
+or the value.
 """
 
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with an offset, as all of Kubernetes' times have."""
 
 
+# Trees of JSON have no circles, so the garbage collector skips them (`gc=False`): beside a large state a third of the cost.
 class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An entry of `ownerReferences`."""
 
@@ -301,14 +301,14 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
         limits=_read(resources.limits),
         restarts=0 if status is None else status.restart_count,
         ready=status is not None and status.ready,
-        restarts_on=tuple(sorted(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)),
+        restarts_on=tuple(sorted(rule.resource_name for rule in container.resize_policy if rule.restart_policy == _RESTARTS)),
         last_run=None if status is None else _last_run(status),
     )
 
 
 def _last_run(status: ContainerStatus) -> ContainerRun | None:
-    """The run that ended last: what is over now, until the kubelet moves it to the last state."""
-    end = status.state.terminated or status.last_state.terminated
+    """The run that ended last."""
+    end = status.state.terminated or status.last_state.terminated  # the kubelet moves it there when the next run begins
     if end is None or end.finished_at is None:
         return None
     return ContainerRun(end.finished_at, end.started_at, end.reason[:_LONGEST_REASON])
@@ -320,18 +320,18 @@ def _init_container(container: PodContainer, status: ContainerStatus | None) -> 
 
 def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
     annotations = pod.metadata.annotations or {}
-    found = ((container.name, annotations.get(f"{CPU_STARTUP_BOOST}{container.name}")) for container in pod.spec.containers)
-    return tuple(_original(name, annotation) for name, annotation in found if annotation is not None)
+    annotated = ((container.name, annotations.get(f"{CPU_STARTUP_BOOST}{container.name}")) for container in pod.spec.containers)
+    return tuple(_original(name, annotation) for name, annotation in annotated if annotation is not None)
 
 
 def _original(container: str, annotation: str) -> BoostedContainer:
-    """The amounts in an annotation; none if it seems to be written by anybody but admission."""
+    """The amounts in an annotation; none if they cannot be ours: a pod's owner may write it, too."""
     try:
-        found = _ORIGINAL.decode(annotation)
-        requests, limits = _read(found.requests), _read(found.limits)
+        original = _ORIGINAL.decode(annotation)
+        requests, limits = _read(original.requests), _read(original.limits)
     except ValueError:
         return BoostedContainer(container)
-    absurd = any(True for each in (requests, limits) for _ in bounds.amounts(container, each))
+    absurd = any(True for amounts in (requests, limits) for _ in bounds.amounts(container, amounts))
     return BoostedContainer(container) if absurd else BoostedContainer(container, requests, limits)
 
 
@@ -347,8 +347,9 @@ def _read(texts: Mapping[str, str] | None) -> Amounts:
 
 
 def _ooms(status: ContainerStatus) -> list[OOMKill]:
-    """OOM kills among the container's last two ends. While it waits for its restart, `restart_count` is still one too low."""
+    """OOM kills among the container's last two ends."""
     last, now = status.last_state.terminated, status.state.terminated
+    # While a container waits for its restart, `restart_count` is still one too low.
     counted = status.state.running is not None or now is not None
     ends = ((last, status.restart_count + (0 if counted else 1)), (now, status.restart_count + 1))
     return [
@@ -366,11 +367,11 @@ _RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
 
 
 def _resize(conditions: list[StatusCondition], generation: int) -> tuple[ResizeState, str]:
-    """From the first resize condition that is true. A condition about an earlier spec says nothing about the present one."""
+    """From the first resize condition that is true."""
     for condition in conditions:
         states = _RESIZE_STATES.get(condition.type)
         if states is not None and condition.status == "True":
-            if 0 < condition.observed_generation < generation:
+            if 0 < condition.observed_generation < generation:  # it is about an earlier spec
                 return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
             return states.get(condition.reason, ResizeState.UNKNOWN), condition.message[:_LONGEST_MESSAGE]
     return ResizeState.NONE, ""

@@ -18,10 +18,8 @@ from schemas.units import Bytes, Cores, millicores
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti")
 _NANO = 10**9
 _KI = 1024
-_LONGEST = 64
-"""Characters of a quantity. Kubernetes' largest has 19 digits before the point and 9 behind it."""
-_FURTHEST = 10**30
-"""No amount is as large as this."""
+_LONGEST = 64  # characters; Kubernetes' largest quantity has 19 digits before the point and 9 behind it
+_FURTHEST = 10**30  # no amount is as large as this
 
 
 @lru_cache(maxsize=1 << 14)
@@ -51,7 +49,7 @@ def read_amounts(quantities: Mapping[str, str]) -> Amounts:
     cpu, memory = (_exact_or_none(quantities, name) for name in ("cpu", "memory"))
     return Amounts(
         cpu=None if cpu is None else Cores(float(cpu)),
-        memory=None if memory is None else Bytes(math.ceil(memory)),
+        memory=None if memory is None else Bytes(math.ceil(memory)),  # a cluster keeps whole bytes; less would not be enough
     )
 
 
@@ -92,9 +90,9 @@ def merged(old: Amounts, new: Amounts) -> Amounts:
     return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)
 
 
-def meets(asked: Mapping[str, Amounts], wanted: Mapping[str, Amounts]) -> bool:
+def meets(current: Mapping[str, Amounts], wanted: Mapping[str, Amounts]) -> bool:
     """Whether `asked` already has every amount in `wanted`, container by container."""
-    before = {name: asked.get(name, Amounts()) for name in wanted}
+    before = {name: current.get(name, Amounts()) for name in wanted}
     return same({name: merged(before[name], new) for name, new in wanted.items()}, before)
 
 
@@ -106,9 +104,10 @@ def canonical_cpu(cores: float) -> str:
 def canonical_memory(amount: int, *, humanize: bool = False) -> str:
     """Bytes as Kubernetes writes them: 262144000 is `250Mi`, but 764046746 stays as it is, because no binary unit is exact.
 
-    Below 1024 bytes the text is decimal. With `humanize` the amount is first cut to two decimals of its unit (see `humanized`),
-    and the text is what upstream's API server returns for that. The unit in which a policy wrote a bound is not kept.
+    With `humanize` the amount is first cut to two decimals of its unit (see `humanized`), and the text is what upstream's API
+    server returns for that.
     """
+    # The unit in which a policy wrote a bound is not kept, and below 1024 bytes the text is decimal, both as upstream's is.
     exact = humanized(amount)[0] if humanize else Fraction(amount)
     if exact.denominator != 1:
         return exact_quantity.of_milli(math.ceil(exact * 1000)).text

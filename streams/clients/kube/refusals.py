@@ -1,8 +1,7 @@
 """What a refusal of a Kubernetes API server means: whether asking again makes sense.
 
 The rule is only here, so that the real client and the simulated cluster cannot disagree. It judges the status code, with two
-exceptions. A conflict is final when it is about the uid, because a uid never comes back. So is the 500 that the eviction API
-answers for a pod that several disruption budgets select, because waiting does not help.
+exceptions.
 """
 
 from collections.abc import Collection
@@ -28,8 +27,8 @@ _CODES = {
     HTTPStatus.UNPROCESSABLE_ENTITY: OutcomeDetail.INVALID,
 }
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+# 401 is among these: somebody renews a token that has expired, while a right that is missing (403) stays missing.
 _TRY_AGAIN = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-"""401 is among these: somebody renews a token that has expired, while a right that is missing (403) stays missing."""
 
 
 def error_for_status(  # noqa: PLR0913  # a refusal has these parts
@@ -37,6 +36,8 @@ def error_for_status(  # noqa: PLR0913  # a refusal has these parts
 ) -> TryAgain | GiveUp:
     """The error for a status code of 300 or more. `after` is the pause that the server asked for, `causes` are what it named."""
     answer, detail = f"{code} {message}".strip(), _detail(code, message, causes)
+    # The eviction API answers 500 for a pod that several budgets select, and waiting does not help there. Nor does it for a
+    # conflict about the uid, because a uid never comes back.
     if detail is not OutcomeDetail.SEVERAL_BUDGETS and (
         code in _TRY_AGAIN
         or code >= HTTPStatus.INTERNAL_SERVER_ERROR

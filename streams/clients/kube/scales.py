@@ -63,8 +63,8 @@ class ScaleClient:
 
         Raises TryAgain, Unreachable, and GiveUp also for a kind that the server does not know.
         """
-        found = self._first(key)
-        return None if found is None else ObjectScale(found[1].status.selector, tuple(found[1].metadata.owner_references))
+        scale = self._first(key)
+        return None if scale is None else ObjectScale(scale[1].status.selector, tuple(scale[1].metadata.owner_references))
 
     def find(self, key: ControllerKey) -> FoundScale | None:
         """As `look_up`, with the replicas. The key names its apiVersion, even for a well-known kind."""
@@ -89,16 +89,16 @@ class ScaleClient:
     def _first(self, key: ControllerKey) -> tuple[str, ScaleObject] | None:
         """The first scale that is there, and its path."""
         api_paths.check_kind(key.kind)
-        known = False
+        kind_known = False
         for version in self._versions(key.api_version):
             plurals, scalable = self._plurals(version, key.kind)
-            known = known or bool(plurals)
+            kind_known = kind_known or bool(plurals)
             for plural in scalable:
                 path = api_paths.scoped(api_paths.root(version), key.namespace, plural, key.name, "scale")
-                found = self._api.find(ApiRequest(path, "reading the scale of", str(key)), ScaleObject)
-                if found is not None:
-                    return path, found
-        if not known:
+                scale = self._api.find(ApiRequest(path, "reading the scale of", str(key)), ScaleObject)
+                if scale is not None:
+                    return path, scale
+        if not kind_known:
             raise GiveUp(doing="looking up", to=str(key), answer=f"no '{key.kind}' is known in '{key.api_version}'")
         return None
 
@@ -109,12 +109,12 @@ class ScaleClient:
             raise GiveUp(doing="looking up", to="a controller", answer="its reference has no apiVersion")
         if not group:
             return [api_version]
-        found = self._api.find(ApiRequest(api_paths.group_root(group), "looking up group", group), _Group) or _Group()
-        others = [each.group_version for each in found.versions if each.group_version != api_version]
+        listed = self._api.find(ApiRequest(api_paths.group_root(group), "looking up group", group), _Group) or _Group()
+        others = [other.group_version for other in listed.versions if other.group_version != api_version]
         return [api_version, *others[:MOST_VERSIONS]]
 
     def _plurals(self, version: str, kind: str) -> tuple[list[str], list[str]]:
-        """The names that a kind has in paths, and those of them that have a scale. A kind that is absent is not remembered."""
+        """The names that a kind has in paths, and those of them that have a scale."""
         kinds = self._kinds.get(version)
         if kinds is None:
             kinds = self._api.find(ApiRequest(api_paths.root(version), "looking up the kinds of", version), _Kinds) or _Kinds()
@@ -122,5 +122,5 @@ class ScaleClient:
         names = {resource.name for resource in kinds.resources}
         plurals = [resource.name for resource in kinds.resources if resource.kind == kind and "/" not in resource.name]
         if not plurals:
-            self._kinds.pop(version, None)
+            self._kinds.pop(version, None)  # its type may be installed at any moment
         return plurals, [plural for plural in plurals if f"{plural}/scale" in names]

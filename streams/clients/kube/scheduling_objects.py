@@ -39,8 +39,9 @@ class NodeSelectorTerms(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
-    """Required node affinity; what is only preferred decides nothing here."""
+    """Required node affinity."""
 
+    # What is only preferred decides nothing about whether a node takes a pod.
     required: NodeSelectorTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 

@@ -50,7 +50,7 @@ def decode_spec(spec: msgspec.Raw) -> PolicySpec:
     return commanding_objects.decode_spec(spec, PolicySpec)
 
 
-def write_status(api: Api, found: CommandingObject, status: Json) -> None:
+def write_status(api: Api, policy: CommandingObject, status: Json) -> None:
     """Merge this into the status of this object, unless another has its name now. Raises Unreachable, TryAgain and GiveUp."""
-    path = api_paths.scoped(ROOT, found.metadata.namespace, PLURAL, found.metadata.name)
-    commanding_objects.merge_status(api, path, KIND, found, status)
+    path = api_paths.scoped(ROOT, policy.metadata.namespace, PLURAL, policy.metadata.name)
+    commanding_objects.merge_status(api, path, KIND, policy, status)

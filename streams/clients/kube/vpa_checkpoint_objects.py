@@ -1,17 +1,17 @@
 """VerticalPodAutoscalerCheckpoint objects: saved histories, written so that another recommender can read them.
 
 There is one object for each container name of a VPA, called `<vpa>-<container>`, in the VPA's namespace. Times are whole seconds,
-and a time that never was is left out. Replacing an object keeps its metadata and replaces its spec and status as a whole.
+and a time that never was is left out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from schemas import times
 from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.times import NEVER
 from streams.clients.kube import api_paths
-from streams.clients.kube.api import Api, ApiRequest, ApiResponse, accepted_body
+from streams.clients.kube.api import Api, ApiRequest, accepted_body
 
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscalerCheckpoint"
@@ -42,7 +42,7 @@ def checkpoint_object(kept: CheckpointSeen) -> JsonObject:
 
 def checkpoint_list(kept: Iterable[CheckpointSeen]) -> JsonObject:
     """Several checkpoints as one `List` document, which `kubectl apply -f` accepts."""
-    return {"apiVersion": "v1", "kind": "List", "items": [checkpoint_object(each) for each in kept]}
+    return {"apiVersion": "v1", "kind": "List", "items": [checkpoint_object(checkpoint) for checkpoint in kept]}
 
 
 def object_name(kept: CheckpointSeen) -> str:
@@ -57,25 +57,18 @@ def write(api: Api, kept: CheckpointSeen) -> None:
     collection = api_paths.scoped(start, namespace, _PLURAL)
     path, name = api_paths.scoped(start, namespace, _PLURAL, object_name(kept)), f"{namespace}/{object_name(kept)}"
     read = ApiRequest(path, "reading checkpoint", name)
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         there = api.find(read, dict[str, object])
         if there is None:
             request = ApiRequest(collection, "making checkpoint", name, method="POST", body=wanted)
         else:
-            request = ApiRequest(path, "replacing checkpoint", name, method="PUT", body=_replaced(there, wanted))
+            # Its metadata stays: others may own or label it.
+            body = {**there, "spec": wanted["spec"], "status": wanted["status"]}
+            request = ApiRequest(path, "replacing checkpoint", name, method="PUT", body=body)
         response = api.send(request)
-        if not left or not _conflicts(response):
+        if not tries_left or response.code != HTTPStatus.CONFLICT:  # somebody else wrote after it was read
             accepted_body(response, request)
             return
-
-
-def _replaced(there: Mapping[str, object], wanted: JsonObject) -> JsonObject:
-    return {**there, "spec": wanted["spec"], "status": wanted["status"]}
-
-
-def _conflicts(response: ApiResponse) -> bool:
-    """Whether somebody else created, changed or removed the object after it was read."""
-    return response.code == HTTPStatus.CONFLICT
 
 
 def _histogram(kept: SavedHistogram) -> JsonObject:

@@ -147,7 +147,6 @@ class VpaStatusClient:
         return decode_body(accepted_body(response, request), VpaStatusObject, request)
 
     def _pages(self, scope: str) -> Iterator[VpaStatusObject]:
-        """If a page is too large, it asks again for fewer objects."""
         token, size, pages = "", PAGE, PageTokens("listing", _PLURAL)
         while True:
             path = f"{scope}?limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
@@ -167,18 +166,15 @@ def _path(namespace: str, name: str) -> str:
 
 
 def _patch(about: VpaStatusMeta, status: VpaStatus) -> Mapping[str, object]:
-    """The merge patch.
-
-    A merge patch keeps what it does not name, so this one sets to null what has to go; lists are replaced as a whole.
-    """
+    # A merge patch keeps what it does not name, so null stands for what has to go; lists are replaced as a whole.
     body: dict[str, object] = {"conditions": [], "recommendation": None, "observedGeneration": None}
     body.update(msgspec.to_builtins(status))
     return {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": body}
 
 
-def same(one: VpaStatus, other: VpaStatus) -> bool:
+def same(left: VpaStatus, right: VpaStatus) -> bool:
     """Whether two statuses mean the same: quantities compare by value, conditions in any order."""
-    return _meaning(one) == _meaning(other)
+    return _meaning(left) == _meaning(right)
 
 
 def _meaning(status: VpaStatus) -> tuple[object, ...]:
