@@ -67,7 +67,7 @@ class CertificateHolder:
             self.front.verify_mode = ssl.CERT_OPTIONAL
 
     def load(self, certificate: bytes, key: bytes) -> None:
-        """Show this certificate (a chain in PEM) from now on. Changes nothing and raises BadInput for a pair that does not fit."""
+        """Show this certificate (a chain in PEM) from now on. Raises BadInput, and changes nothing, if the pair does not fit."""
         # A context for each: OpenSSL keeps one certificate for each kind of key, and would go on to show the old one.
         self._current, self._shown = self._made(certificate, key, self._trusted), (certificate, key)
 

@@ -204,8 +204,7 @@ class KubeSource:
         return flushed
 
     def _restored(self) -> bool:
-        """Facts were dropped, so the log does not hold what we believe to have published. Read it again, as after a restart."""
-        self._must_restore = True
+        self._must_restore = True  # facts were dropped, so the log does not hold what we believe to have published
         try:
             self.restore()
         except LogUnavailable:
@@ -224,21 +223,20 @@ class KubeSource:
         self._publish_vpas(self._vpa_targets.refresh_scales())
 
     def _report(self, at: datetime) -> None:
-        """Report pods only after the initial list is published: a pod that still waits for its owners would look absent."""
         if self._reported is None or at - self._reported >= self._options.period:
             self._reported = at
             period = Seconds(self._options.period.total_seconds())
+            # Pods only after the first list is published: one that still waits for its owners would look absent.
             sees = self._sync_status.synced_topics(unpublished=() if self._first_pods_published else ("pods",))
             self._publisher.publish(SourceReported(at, self._cluster, NAME, sees, period))
 
     def _object_seen(self, seen: ObjectSeen) -> None:
-        """Whoever reads an object does so apart from the others, who may need nothing of what one of them cannot read."""
         at, controller, about = self._now(), CONTROLLERS.get(seen.kind, ""), seen.object.metadata
         faults: dict[str, ValueError] = {}
         readers = [partial(publisher.seen, controller, seen.object, at) for publisher in self._publishers]
         readers.append(partial(self._upsert, seen.kind, seen.object, at))
         for read, keep in zip(readers, self._keepers, strict=True):
-            try:
+            try:  # each apart from the others, who may need nothing of what one of them cannot read
                 read()
             except ValueError as error:
                 faults.setdefault(str(error), error)
@@ -260,18 +258,18 @@ class KubeSource:
             case "verticalpodautoscalers":
                 self._vpas.keep(f"{self._cluster}/{unread.namespace}/{unread.name}")
 
-    def _upsert(self, kind: str, found: KubeObject, at: datetime) -> None:
-        match found:
+    def _upsert(self, kind: str, item: KubeObject, at: datetime) -> None:
+        match item:
             case PodObject():
-                pod = pod_objects.read_pod(self._cluster, found)
-                owner = controllers.owner_of(found.metadata.namespace, found.metadata.owner_references)
+                pod = pod_objects.read_pod(self._cluster, item)
+                owner = controllers.owner_of(item.metadata.namespace, item.metadata.owner_references)
                 self._pods.upsert(pod, self._pod_owners.upsert(pod, owner, at), at)
             case VpaObject():
-                self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
+                self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(item, self._cluster, at)))
             case EventObject():
-                self._pods.record_eviction(found)
+                self._pods.record_eviction(item)
             case ControllerObject() | ReplicationControllerObject() | CronJobObject():
-                controller = controllers.from_object(CONTROLLERS[kind], found)
+                controller = controllers.from_object(CONTROLLERS[kind], item)
                 if self._graph.upsert(controller):
                     self._controller_changed(controller.key)
             case _:

@@ -48,12 +48,11 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     commanding = (ResourceWatch(CONTROLS.name, CONTROLS),) if control else ()
     more = (*(() if webhook is None else (webhook.watch,)), *commanding)
     if nodes:
-        seen = [
-            DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *STORAGE, *BUFFERS, NAMESPACES, NODES))
-        ]
-        asked = () if priorities is None else (priorities.watch,)
-        return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
-    found = [ResourceWatch(each.name, each) for each in scoped]
+        whole = dict.fromkeys((*scoped, BUDGETS, *STORAGE, *BUFFERS, NAMESPACES, NODES))
+        detailed = [DETAILED.get(resource.name, resource) for resource in whole]
+        config_map = () if priorities is None else (priorities.watch,)
+        return (*(ResourceWatch(resource.name, resource) for resource in detailed), *config_map, *more)
+    watched = [ResourceWatch(resource.name, resource) for resource in scoped]
     if namespaces:
-        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
-    return (*found, ResourceWatch("nodes", NODES), *more)
+        watched = [ResourceWatch(resource.name, namespaced(resource, name)) for resource in scoped for name in namespaces]
+    return (*watched, ResourceWatch("nodes", NODES), *more)

@@ -27,8 +27,7 @@ LOG_RETRY = Seconds(2.0)
 """Between two attempts while the log is away."""
 _STANDBY = 0.2
 """Seconds between two looks at whether another instance is still at work."""
-INBOX_BATCHES = 64
-"""Batches that may wait in the inbox; one page of a list is a batch."""
+INBOX_BATCHES = 64  # one page of a list is a batch; beyond that a long list waits its turn
 MOST_AT_ONCE = 2_000
 """About how many notifications the caller's thread handles at once."""
 
@@ -58,14 +57,14 @@ class Inbox:
 
     def get(self, wait: Seconds) -> list[Notification]:
         """What has come in, in order. Waits up to `wait` seconds for the first batch."""
-        found: list[Notification] = []
+        notifications: list[Notification] = []
         try:
-            found.extend(self._queue.get(timeout=wait))
-            while len(found) < MOST_AT_ONCE:
-                found.extend(self._queue.get_nowait())
+            notifications.extend(self._queue.get(timeout=wait))
+            while len(notifications) < MOST_AT_ONCE:
+                notifications.extend(self._queue.get_nowait())
         except queue.Empty:
             pass
-        return found
+        return notifications
 
 
 class WatchThreads:
@@ -96,6 +95,7 @@ class WatchThreads:
         With `held`, it begins when that is true, and publishes nothing once it is false, so that only one of several instances
         works.
         """
+        # An instance that stands by watches nothing: it would hold a second copy of the cluster for nothing.
         while not held():
             if stop.wait(_STANDBY):
                 return

@@ -1,9 +1,8 @@
 """Which workload a pod belongs to: the topmost controller above it, found once and kept until the chain above the pod changes.
 
 A pod whose owners are not known yet waits while they are being listed, and then a few seconds more. After that the workload is a
-guess from the pod itself and its references. A guess stands until the pod gets another controller, except a guess that was made
-because an owner could not be looked up: a short outage of the server must not separate pods from their VPA for good. A controller
-that is deleted before its pods, as in every deletion, changes nothing for them.
+guess from the pod itself and its references, which stands until the pod gets another controller. A controller that is deleted
+before its pods, as in every deletion, changes nothing for them.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class PodOwnership:
     own: Workload
     guess: Workload
     since: datetime
-    found: Workload | None = None
+    workload: Workload | None = None
     guessed: bool = False
 
 
@@ -57,8 +56,7 @@ class PodOwners:
         if before is None or before.owner != owner:
             own = Workload(pod.workload.cluster, pod.pod.namespace, "Pod", pod.pod.name)
             published = self._published.pods.get(uid) if before is None else None
-            found = None if published is None else published[0]
-            self._pods[uid] = PodOwnership(owner, own, pod.workload, at, found)
+            self._pods[uid] = PodOwnership(owner, own, pod.workload, at, None if published is None else published[0])
         return self._resolve(uid, at)
 
     def remove(self, uid: str) -> None:
@@ -82,17 +80,17 @@ class PodOwners:
     def _resolve(self, uid: str, at: datetime) -> Workload | None:
         pod = self._pods[uid]
         if pod.owner is None or pod.owner.kind == "Node":
-            pod.found = pod.own
+            pod.workload = pod.own
             self._dependents.set(uid, ())
         else:
             chain = self._graph.chain(pod.owner)
             self._dependents.set(uid, chain.visited)
             _follow(pod, pod.owner, chain, at)
-        if pod.found is None:
+        if pod.workload is None:
             self._waiting[uid] = None
         else:
             self._waiting.pop(uid, None)
-        return pod.found
+        return pod.workload
 
 
 def _follow(pod: PodOwnership, owner: ControllerKey, chain: OwnerChain, at: datetime) -> None:
@@ -100,9 +98,11 @@ def _follow(pod: PodOwnership, owner: ControllerKey, chain: OwnerChain, at: date
     if pod.guessed or _loses_its_scale(pod, chain):
         return
     if chain.stop in WHOLE:
-        pod.found = _workload(pod, chain.top or owner)
-    elif pod.found is None and (chain.stop is MissingController.CIRCLE or _waited_enough(pod, chain, at)):
-        pod.found, pod.guessed = _guess(pod, chain), chain.stop is not MissingController.UNSEEN
+        pod.workload = _workload(pod, chain.top or owner)
+    elif pod.workload is None and (chain.stop is MissingController.CIRCLE or _waited_enough(pod, chain, at)):
+        # A guess that was made because an owner could not be looked up does not stand: a short outage of the server must not
+        # separate pods from their VPA for good.
+        pod.workload, pod.guessed = _guess(pod, chain), chain.stop is not MissingController.UNSEEN
 
 
 def _waited_enough(pod: PodOwnership, chain: OwnerChain, at: datetime) -> bool:
@@ -111,7 +111,7 @@ def _waited_enough(pod: PodOwnership, chain: OwnerChain, at: datetime) -> bool:
 
 def _loses_its_scale(pod: PodOwnership, chain: OwnerChain) -> bool:
     """Whether the workload had a scale and has none any more: it is being deleted before its pods."""
-    return chain.stop is MissingController.NO_SCALE and pod.found == _workload(pod, chain.visited[-1])
+    return chain.stop is MissingController.NO_SCALE and pod.workload == _workload(pod, chain.visited[-1])
 
 
 def _guess(pod: PodOwnership, chain: OwnerChain) -> Workload:

@@ -53,7 +53,7 @@ class _Scale:
 
     at: datetime
     read: datetime
-    found: Controller | None = None
+    controller: Controller | None = None
     reason: str = ""
     pending: bool = True
     known: bool = False
@@ -84,7 +84,8 @@ class OwnerGraph:
         self._kinds[kind] = MissingController.ABSENT, ""
 
     def mark_unseen(self, kind: str, reason: str) -> None:
-        """Controllers of this kind cannot be seen at the moment. If they were listed before, that stays valid."""
+        """Controllers of this kind cannot be seen at the moment."""
+        # If they were listed before, that stays valid.
         if self._kinds.get(kind, (MissingController.UNSEEN, ""))[0] is MissingController.UNSEEN:
             self._kinds[kind] = MissingController.UNSEEN, reason
 
@@ -92,12 +93,13 @@ class OwnerGraph:
         """A look-up ended: with a scale, with None, or with the reason why it failed. Returns whether that is new."""
         now = self._now()
         before = self._scales.get(key)
-        found = None if scale is None else from_scale(key, scale)
+        controller = None if scale is None else from_scale(key, scale)
+        # A look-up that fails changes nothing of what one before it found; it is made again soon.
         if reason and before is not None and before.known and not before.reason:
             before.at, before.pending = now - REFRESH_AFTER + RETRY_AFTER, False
             return False
-        self._scales[key] = _Scale(now, before.read if before else now, found, reason, pending=False, known=True)
-        return before is None or not before.known or (before.found, before.reason) != (found, reason)
+        self._scales[key] = _Scale(now, before.read if before else now, controller, reason, pending=False, known=True)
+        return before is None or not before.known or (before.controller, before.reason) != (controller, reason)
 
     def get(self, key: ControllerKey) -> Controller | MissingController:
         """The controller, or why there is none. Asks for its scale if it is not well-known."""
@@ -126,10 +128,10 @@ class OwnerGraph:
             if key in visited:
                 return OwnerChain((*visited, key), top, MissingController.CIRCLE)
             visited.append(key)
-            found = self.get(key)
-            if isinstance(found, MissingController):
-                return OwnerChain(tuple(visited), top, found)
-            top, key = key, found.owner
+            controller = self.get(key)
+            if isinstance(controller, MissingController):
+                return OwnerChain(tuple(visited), top, controller)
+            top, key = key, controller.owner
         return OwnerChain(tuple(visited), top)
 
     def prune(self) -> None:
@@ -148,8 +150,8 @@ class OwnerGraph:
         if not scale.pending and now - scale.at >= (RETRY_AFTER if scale.reason else REFRESH_AFTER):
             scale.pending = True
             self._look_up(key)
-        if scale.found is not None:
-            return scale.found
+        if scale.controller is not None:
+            return scale.controller
         if scale.reason:
             return MissingController.UNSEEN
         return MissingController.NO_SCALE if scale.known else MissingController.NOT_YET

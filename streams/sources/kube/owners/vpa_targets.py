@@ -58,7 +58,8 @@ class VpaTargets:
         return self._checked(list(names))
 
     def refresh_scales(self) -> list[VpaChanged]:
-        """Look again at VPAs that depend on scales, because no watch reports when a scale changes."""
+        """Look again at VPAs that depend on scales."""
+        # No watch reports when a scale changes.
         names = (name for name, keys in self._dependents.items() if not all(key.well_known for key in keys))
         return self._checked(list(names))
 
@@ -66,7 +67,7 @@ class VpaTargets:
         return any(key.well_known for key in self._dependents.controllers(name)[-1:])
 
     def _checked(self, names: list[str]) -> list[VpaChanged]:
-        known = []
+        resolved = []
         for name in names:
             check = check_target(self._vpas[name], self._graph)
             self._dependents.set(name, check.visited)
@@ -74,8 +75,8 @@ class VpaTargets:
                 self._waiting.add(name)
             else:
                 self._waiting.discard(name)
-                known.append(check.vpa)
-        return known
+                resolved.append(check.vpa)
+        return resolved
 
 
 def check_target(vpa: VpaChanged, graph: OwnerGraph) -> TargetCheck:
@@ -104,7 +105,7 @@ def _found(vpa: VpaChanged, target: Controller, chain: OwnerChain, graph: OwnerG
         return _unsupported(
             vpa, chain.visited, f"Error checking if target is a topmost well-known or scalable controller: {sentence}"
         )
-    if chain.top != target.key:
+    if chain.top != target.key:  # that controller would decide about the replicas, as upstream has it
         sentence = f"The target {target.key} has a parent controller, {chain.top}"
         return _unsupported(vpa, chain.visited, f"{sentence}, but it should point to a topmost well-known or scalable controller")
     return TargetCheck(replace(vpa, selector=target.selector), chain.visited)

@@ -59,45 +59,45 @@ class AutoscalerPublisher:
         self._publisher, self._cluster, self._now, self._queries = publisher, cluster, now, queries
         publish = publisher.publish
         self._ehpas: PublishedFacts[EhpaChanged] = PublishedFacts(
-            publish, lambda one: publish(EhpaRemoved(now(), one.cluster, one.namespace, one.name))
+            publish, lambda ehpa: publish(EhpaRemoved(now(), ehpa.cluster, ehpa.namespace, ehpa.name))
         )
         self._predictions: PublishedFacts[TimeSeriesPredictionChanged] = PublishedFacts(
-            publish, lambda one: publish(TimeSeriesPredictionRemoved(now(), one.cluster, one.namespace, one.name))
+            publish, lambda tsp: publish(TimeSeriesPredictionRemoved(now(), tsp.cluster, tsp.namespace, tsp.name))
         )
-        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda one: publish(hpa_gone(one, now())))
+        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda hpa: publish(hpa_gone(hpa, now())))
         self._scaled: dict[str, HpaSeen] = {}
         self._targets: dict[str, str] = {}
         self._scales: dict[str, ControllerScale] = {}
         self._published_scales: dict[str, ControllerScale] = {}
 
     def restore(self, published: PublishedState, _at: datetime) -> None:
-        """Start from what the log has. Scales are published again, which does no harm."""
+        """Start from what the log has."""
         self._ehpas.restore(published.ehpas)
         self._predictions.restore(published.predictions)
         self._hpas.restore(published.seen_hpas)
         self._scaled = {**published.seen_hpas, **self._scaled}
-        self._published_scales.clear()
+        self._published_scales.clear()  # they are published again, which does no harm
         for target in sorted(set(self._targets.values())):
             self._publish_scale(target)
 
-    def seen(self, controller: str, found: KubeObject, _at: datetime) -> None:
+    def seen(self, controller: str, item: KubeObject, _at: datetime) -> None:
         """An EHPA, a prediction, an HPA, or a possible target with its scale."""
-        match found:
+        match item:
             case AutoscalerObject():
-                policy = ehpa_policies.changed(found, self._cluster, self._now())
+                policy = ehpa_policies.changed(item, self._cluster, self._now())
                 policy = replace(policy, queries=dict(self._queries(policy)))
                 policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
                 self._ehpas.upsert(policy.key, policy)
                 self._targets[policy.key] = policy.target
                 self._publish_scale(policy.target)
             case PredictionObject():
-                asked = prediction_policies.changed(found, self._cluster, self._now())
-                asked = prediction_policies.within_bounds(asked, self._publisher.size_of_policy)
-                self._predictions.upsert(asked.key, asked)
+                prediction = prediction_policies.changed(item, self._cluster, self._now())
+                prediction = prediction_policies.within_bounds(prediction, self._publisher.size_of_policy)
+                self._predictions.upsert(prediction.key, prediction)
             case HpaObject():
-                self._hpa_seen(f"{found.metadata.namespace}/{found.metadata.name}", found)
+                self._hpa_seen(f"{item.metadata.namespace}/{item.metadata.name}", item)
             case ControllerObject():
-                self._controller_seen(controller, found)
+                self._controller_seen(controller, item)
             case _:
                 pass
 
@@ -137,10 +137,7 @@ class AutoscalerPublisher:
         """Nothing waits."""
 
     def republish(self, at: datetime, older: timedelta) -> None:
-        """Publish HPAs again that have not changed for so long, so that a start finds them near the end of the log.
-
-        EHPAs are published again when their queries have changed with the rules.
-        """
+        """Publish HPAs again that have not changed for so long, and EHPAs whose queries have changed with the rules."""
         self._hpas.republish(at, older)
         for policy in self._ehpas.current():
             queries = dict(self._queries(policy))
@@ -160,16 +157,16 @@ class AutoscalerPublisher:
     def _controller_seen(self, kind: str, controller: ControllerObject) -> None:
         """A controller exists, with this scale."""
         target = f"{self._cluster}/{controller.metadata.namespace}/{kind}/{controller.metadata.name}"
-        asked = 1 if controller.spec.replicas is None else controller.spec.replicas
-        self._scales[target] = ControllerScale(asked, controller.status.replicas, _text(controller.spec.selector))
+        replicas = 1 if controller.spec.replicas is None else controller.spec.replicas
+        self._scales[target] = ControllerScale(replicas, controller.status.replicas, _text(controller.spec.selector))
         self._publish_scale(target)
 
     def _controller_gone(self, namespace: str, kind: str, name: str) -> None:
         """A controller is gone."""
         target = f"{self._cluster}/{namespace}/{kind}/{name}"
-        known = self._scales.pop(target, None)
-        if known is not None and target in self._targets.values():
-            self._publish(target, replace(known, gone=True))
+        scale = self._scales.pop(target, None)
+        if scale is not None and target in self._targets.values():
+            self._publish(target, replace(scale, gone=True))
 
     def _publish_scale(self, target: str) -> None:
         scale = self._scales.get(target)
@@ -188,9 +185,6 @@ def _text(selector: LabelSelector | None) -> str:
     """The labels of a selector, as kubectl writes them; expressions are left out."""
     labels = (selector.match_labels if selector is not None else None) or {}
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
-
-
-# HorizontalPodAutoscalers as facts: the spec of each, and what its controller reports.
 
 
 def hpa_seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
@@ -224,6 +218,6 @@ def hpa_seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
     )
 
 
-def hpa_gone(known: HpaSeen, at: datetime) -> HpaGone:
+def hpa_gone(hpa: HpaSeen, at: datetime) -> HpaGone:
     """The fact that it is gone, or scales another workload now."""
-    return HpaGone(at, known.workload, known.namespace, known.name)
+    return HpaGone(at, hpa.workload, hpa.namespace, hpa.name)

@@ -28,8 +28,7 @@ from streams.sources.kube.publish.enumerations import member
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
-NAME = "ullage"
-"""The only name that counts, so that two objects cannot contradict each other."""
+NAME = "ullage"  # the only one that counts, so that two objects cannot contradict each other
 _GONE = f"{KIND}/{NAME} is gone, and what it said last stays in force"
 """Stands in the log after the object's own reason, for `why` and `status`."""
 RETRY = timedelta(seconds=10)
@@ -46,7 +45,9 @@ class ControlDoor:
 
 
 class ClusterControlPublisher:
-    """The ClusterControl of a cluster. It appends by itself, because the status has to say where in the log a change stands."""
+    """The ClusterControl of a cluster."""
+
+    # It appends by itself and not by the outbox, because the status has to say where in the log a change stands.
 
     def __init__(self, context: LogContext, door: ControlDoor) -> None:
         self._cluster, self._operator, self._door = context.cluster, OperatorLog(context), door
@@ -55,8 +56,8 @@ class ClusterControlPublisher:
         self._unread: set[str] = set()
         self._due: set[str] = set()
         self._last: ControlChanged | None = None
+        # Where in the log this process put what is in force: it is not put there again because its status cannot be written.
         self._place: Place | None = None
-        """Where in the log this process put what is in force: it is not put there again because its status cannot be written."""
         self._listed = False
         self._retry: datetime | None = None
 
@@ -65,12 +66,12 @@ class ClusterControlPublisher:
         self._last, self._place = self._operator.control(self._cluster), None
         self._due.update(self._objects)
 
-    def seen(self, _controller: str, found: KubeObject, _at: datetime) -> None:
+    def seen(self, _controller: str, item: KubeObject, _at: datetime) -> None:
         """As SubjectPublisher."""
-        if isinstance(found, ControlObject):
-            self._objects[found.metadata.name] = found
-            self._unread.discard(found.metadata.name)
-            self._due.add(found.metadata.name)
+        if isinstance(item, ControlObject):
+            self._objects[item.metadata.name] = item
+            self._unread.discard(item.metadata.name)
+            self._due.add(item.metadata.name)
 
     def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
         """As SubjectPublisher."""
@@ -106,7 +107,8 @@ class ClusterControlPublisher:
             _log.warning("the object that commands the cluster waits", object=f"{KIND}/{NAME}", error=str(error))
 
     def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
-        """Undo what others wrote while the object exists: they read the log before it was there."""
+        """Undo what others wrote while the object exists."""
+        # `ullage mode` refuses then, but it may have read the log before the object was there.
         if NAME in self._objects and self._retry is None:
             try:
                 self._last = self._operator.control(self._cluster)
@@ -115,24 +117,24 @@ class ClusterControlPublisher:
             self._due.add(NAME)
 
     def _obey(self, control: ControlObject, at: datetime) -> None:
-        said = commanding_objects.applied(control)
+        applied = commanding_objects.applied(control)
         try:
             wanted = self._wanted(control, at)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
-            if (said.status, said.message, said.observed_generation) != ("False", message, control.metadata.generation):
+            if (applied.status, applied.message, applied.observed_generation) != ("False", message, control.metadata.generation):
                 self._door.write_status(control, commanding_objects.status(control, at, in_force=False, message=message))
             return
         same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
-        if same and (said.status, said.observed_generation) == ("True", control.metadata.generation):
+        if same and (applied.status, applied.observed_generation) == ("True", control.metadata.generation):
             return
         place = self._place if same and self._place is not None else self._publish(wanted)
         message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
         self._door.write_status(control, commanding_objects.status(control, at, in_force=True, message=message))
 
-    def _wanted(self, found: ControlObject, at: datetime) -> ControlChanged:
+    def _wanted(self, item: ControlObject, at: datetime) -> ControlChanged:
         """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""
-        meta, spec = found.metadata, cluster_control_client.decode_spec(found.spec)
+        meta, spec = item.metadata, cluster_control_client.decode_spec(item.spec)
         if meta.name != NAME:
             raise ValueError(f"only the {KIND} with the name '{NAME}' is obeyed, and this is '{meta.name}'")
         if not 0 <= spec.budget <= 1:
@@ -146,7 +148,7 @@ class ClusterControlPublisher:
             budget=Fraction(spec.budget),
             by=object_authors.author(meta),
             through=f"{KIND}/{NAME}",
-            schedules=tuple(_schedule(each, f"spec.schedules[{i}]") for i, each in enumerate(spec.schedules)),
+            schedules=tuple(_schedule(entry, f"spec.schedules[{i}]") for i, entry in enumerate(spec.schedules)),
         )
         fault = event_bounds.fault(control)
         if fault is not None:
@@ -161,7 +163,7 @@ class ClusterControlPublisher:
     def _publish(self, control: ControlChanged) -> Place:
         """Raises LogUnavailable, also when the log will not take the record."""
         places = self._operator.publish(control)
-        place = next((each for each in places if each is not None and each.partition == self._partition), None)
+        place = next((place for place in places if place is not None and place.partition == self._partition), None)
         if place is None:
             raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
         self._last, self._place = control, place

@@ -31,8 +31,7 @@ from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import HPAS
 
-ALIVE = timedelta(seconds=60)
-"""After so long without a renewal the webhook counts as away, as upstream's updater has it."""
+ALIVE = timedelta(seconds=60)  # without a renewal, as upstream's updater has it
 _OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"})
 """The controllers that pods have and that say how many there should be."""
 
@@ -67,26 +66,26 @@ class UpdateConstraintPublisher:
         self._controllers.restore(published.published_for_updates(ReplicaControllerChanged))
         self._hpa_policies.restore(published.hpa_policies)
 
-    def seen(self, controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
         """An object exists; `controller` is its kind if it is one. Other objects are ignored."""
         self._at = at
         for row in UPDATE_RESOURCES:
-            if isinstance(found, row.resource.type):
-                about = found.metadata
-                name, fact = row.name(about.namespace, about.name), row.read(found, self._cluster, at)
+            if isinstance(item, row.resource.type):
+                about = item.metadata
+                name, fact = row.name(about.namespace, about.name), row.read(item, self._cluster, at)
                 self._objects[row.resource.name].put(name, fact, at)
-                if isinstance(found, HpaObject):
+                if isinstance(item, HpaObject):
                     self._hpa_policies.put(name, fact if isinstance(fact, HpaTargetChanged) else None)
                     if fact is None:
                         raise NamesNothingError("spec.scaleTargetRef names no kind or no name")
-        match found:
+        match item:
             case LeaseObject():
-                self._lease_seen(found, at)
+                self._lease_seen(item, at)
             case EventObject():
-                if (failed := self._failed.take(found)) is not None:
+                if (failed := self._failed.take(item)) is not None:
                     self._controller(*failed, at)
             case ControllerObject() | ReplicationControllerObject() if controller in _OWNERS:
-                self._controller(controller, found, at)
+                self._controller(controller, item, at)
             case _:
                 pass
 
@@ -96,9 +95,9 @@ class UpdateConstraintPublisher:
             facts.keep(name)
 
     def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
-        """An object is gone. Of Leases only one is watched: the last webhook that stops deletes it."""
+        """An object is gone."""
         self._at = at
-        if gone.kind == "leases":
+        if gone.kind == "leases":  # only one is watched, and the last webhook that stops deletes it
             self._renewed = self._renew_time = None
         elif controller:
             self._failed.forget(f"{controller}/{gone.namespace}/{gone.name}")
@@ -118,17 +117,17 @@ class UpdateConstraintPublisher:
         if of.kind == HPAS.name:
             yield self._hpa_policies, name
 
-    def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
-        fact = scheduling_facts.controller(found, kind, self._cluster, at)
-        if fact is not None and kind == "Job" and isinstance(found, ControllerObject):
-            wanted = failed_creations.pods_of_job(found)
-            fact = replace(fact, replicas=wanted, last_failure=failed_creations.last_failure(found)) if wanted else None
+    def _controller(self, kind: str, item: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
+        fact = scheduling_facts.controller(item, kind, self._cluster, at)
+        if fact is not None and kind == "Job" and isinstance(item, ControllerObject):
+            wanted = failed_creations.pods_of_job(item)
+            fact = replace(fact, replicas=wanted, last_failure=failed_creations.last_failure(item)) if wanted else None
         if fact is not None:
-            fact = replace(fact, refusal=self._failed.refusal(kind, found))
-        self._controllers.put(f"{found.metadata.namespace}/{kind}/{found.metadata.name}", fact)
+            fact = replace(fact, refusal=self._failed.refusal(kind, item))
+        self._controllers.put(f"{item.metadata.namespace}/{kind}/{item.metadata.name}", fact)
 
     def _lease_seen(self, lease: LeaseObject, at: datetime) -> None:
-        """The time in the Lease is another machine's, so only its changes count."""
+        # The time in the Lease is another machine's, so only its changes count.
         if lease.spec.renew_time != self._renew_time or self._renewed is None:
             self._renew_time, self._renewed = lease.spec.renew_time, at
 

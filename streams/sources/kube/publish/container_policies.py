@@ -74,10 +74,10 @@ def at_least(path: str, number: float | None, least: float, most: float = bounds
 
 
 def _amounts(path: str, given: Mapping[str, QuantityInJson] | None) -> Amounts:
-    """CPU and memory. Other resources are ignored, because nothing can be recommended for them."""
-    found = {name: _number(f"{path}.{name}", (given or {}).get(name)) for name in _RESOURCES}
-    cpu = at_least(f"{path}.cpu", found["cpu"], 0, bounds.MOST_CORES)
-    memory = at_least(f"{path}.memory", found["memory"], 0, bounds.MOST_BYTES)
+    # Other resources are ignored, because nothing can be recommended for them.
+    amounts = {name: _number(f"{path}.{name}", (given or {}).get(name)) for name in _RESOURCES}
+    cpu = at_least(f"{path}.cpu", amounts["cpu"], 0, bounds.MOST_CORES)
+    memory = at_least(f"{path}.memory", amounts["memory"], 0, bounds.MOST_BYTES)
     return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(math.ceil(memory)))
 
 
@@ -95,8 +95,8 @@ def _resources(path: str, names: list[str]) -> tuple[str, ...]:
 
 
 def _ratio(path: str, quantity: QuantityInJson | None) -> float | None:
-    """A ratio to the thousandth, rounded up, as Kubernetes reads such a quantity."""
     number = at_least(path, _number(path, quantity), 1)
+    # To the thousandth, rounded up, as Kubernetes reads such a quantity.
     return None if number is None else math.ceil(round(number * 1000, 6)) / 1000
 
 

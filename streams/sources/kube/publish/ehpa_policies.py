@@ -1,7 +1,7 @@
 """EHPA objects as policies, and the validation of their specs.
 
 An object that cannot be read is not left out: it becomes a policy whose `unsupported` says what is wrong and where, with its
-target as far as that can be read. Annotations that machines write are not part of the policy.
+target as far as that can be read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +32,7 @@ from streams.clients.kube.watched_objects import LabelExpression
 from streams.sources.kube.publish import object_authors, object_bounds
 from streams.sources.kube.publish.enumerations import member
 
+# Annotations that change with every apply, or with every pass over the object.
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
 
 
@@ -166,16 +167,16 @@ def algorithm(spec: specs.AlgorithmSpec) -> AlgorithmOptions:
 def _dsp(spec: specs.DspSpec | None) -> DspOptions | None:
     if spec is None:
         return None
-    margins = tuple(each.margin_fraction for each in spec.estimators.max_value or ())
+    margins = tuple(estimator.margin_fraction for estimator in spec.estimators.max_value or ())
     fourier = tuple(
         FourierOptions(
-            each.margin_fraction,
-            each.low_amplitude_threshold,
-            each.high_frequency_threshold,
-            each.min_num_of_spectrum_items,
-            each.max_num_of_spectrum_items,
+            estimator.margin_fraction,
+            estimator.low_amplitude_threshold,
+            estimator.high_frequency_threshold,
+            estimator.min_num_of_spectrum_items,
+            estimator.max_num_of_spectrum_items,
         )
-        for each in spec.estimators.fft or ()
+        for estimator in spec.estimators.fft or ()
     )
     return DspOptions(spec.sample_interval, spec.history_length, margins, fourier)
 
@@ -183,17 +184,17 @@ def _dsp(spec: specs.DspSpec | None) -> DspOptions | None:
 def _percentile(spec: specs.PercentileSpec | None) -> PercentileOptions | None:
     if spec is None:
         return None
-    found = spec.histogram
+    spec_histogram = spec.histogram
     histogram = (
         None
-        if found is None
+        if spec_histogram is None
         else HistogramOptions(
-            found.max_value,
-            found.epsilon,
-            found.half_life,
-            found.bucket_size,
-            found.first_bucket_size,
-            found.bucket_size_growth_ratio,
+            spec_histogram.max_value,
+            spec_histogram.epsilon,
+            spec_histogram.half_life,
+            spec_histogram.bucket_size,
+            spec_histogram.first_bucket_size,
+            spec_histogram.bucket_size_growth_ratio,
         )
     )
     return PercentileOptions(

@@ -1,7 +1,6 @@
 """Facts by object: published when they differ from what was published before, and withdrawn when their objects are gone.
 
-What was published comes from the log at a start, so a restart publishes only what changed meanwhile. A fact that differs only in
-its time or resource version counts as unchanged.
+What was published comes from the log at a start, so a restart publishes only what changed meanwhile.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -99,7 +98,7 @@ def alike(left: F, right: F) -> bool:
     return type(left) is type(right) and content(left) == content(right)
 
 
-@cache
+@cache  # each object is compared at each look
 def _content(kind: type[ObjectFact]) -> Callable[[ObjectFact], object]:
-    """What a fact of this kind says of its object. Each object is compared at each look, so the fields are found only once."""
+    """What a fact of this kind says of its object."""
     return attrgetter(*(name for name in kind.__dataclass_fields__ if name not in _OWN))

@@ -2,7 +2,6 @@
 
 A ReplicaSet and a ReplicationController have the condition `ReplicaFailure` from the first failure until a pod can be made again.
 StatefulSets, DaemonSets and Jobs only write events, so the first event's message counts while fewer pods are there than wanted.
-The text of the first failure stays: later ones name another pod each time, and would make a fact each time.
 """
 
 from collections import OrderedDict
@@ -25,24 +24,25 @@ class FailedCreations:
         self._messages: OrderedDict[str, str] = OrderedDict()
         self._short: dict[str, ControllerObject] = {}
 
-    def refusal(self, kind: str, found: AnyController) -> str:
+    def refusal(self, kind: str, item: AnyController) -> str:
         """What was answered when the controller could not make a pod; empty while it can."""
-        name = _name(kind, found.metadata.namespace, found.metadata.name)
-        if kind not in _EVENTS_ONLY or not isinstance(found, ControllerObject):
+        name = _name(kind, item.metadata.namespace, item.metadata.name)
+        if kind not in _EVENTS_ONLY or not isinstance(item, ControllerObject):
             failed = (
-                condition for condition in found.status.conditions if (condition.type, condition.status) == (_CONDITION, "True")
+                condition for condition in item.status.conditions if (condition.type, condition.status) == (_CONDITION, "True")
             )
-            return next((each.message[:LONGEST] for each in failed if each.reason == _REASON), "")
-        if not _is_short(kind, found):
+            return next((condition.message[:LONGEST] for condition in failed if condition.reason == _REASON), "")
+        if not _is_short(kind, item):
             self.forget(name)
             return ""
-        self._short[name] = found
+        self._short[name] = item
         return self._messages.get(name, "")
 
     def take(self, event: EventObject) -> tuple[str, ControllerObject] | None:
         """An event of a controller that could not make a pod: its kind and object, if that is news for it."""
         about = event.involved_object
         name = _name(about.kind, about.namespace, about.name)
+        # The first one's text stays: later ones name another pod each time, and would make a fact each time.
         if event.reason != _REASON or about.kind not in _EVENTS_ONLY or name in self._messages:
             return None
         self._messages[name] = event.message[:LONGEST]
@@ -82,7 +82,7 @@ def last_failure(controller: ControllerObject) -> str:
     """
     spec = controller.spec
     rules = () if spec.pod_failure_policy is None else spec.pod_failure_policy.rules
-    evicted = (rule.action for rule in rules if any(each.type == "DisruptionTarget" for each in rule.on_pod_conditions))
+    evicted = (rule.action for rule in rules if any(pattern.type == "DisruptionTarget" for pattern in rule.on_pod_conditions))
     action = next(evicted, "Count")
     if action == "Ignore":
         return ""

@@ -12,13 +12,13 @@ from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
-_TYPES = {each.value for each in LimitType}
+_TYPES = {kind.value for kind in LimitType}
 
 
-def changed(found: LimitRangeObject, cluster: str, at: datetime) -> LimitRangeChanged:
+def changed(limit_range: LimitRangeObject, cluster: str, at: datetime) -> LimitRangeChanged:
     """The policy that a limit range makes. Raises ValueError for a bad quantity."""
-    limits = tuple(_limit(item) for item in found.spec.limits if item.type in _TYPES)
-    return LimitRangeChanged(at, cluster, found.metadata.namespace, found.metadata.name, limits)
+    limits = tuple(_limit(item) for item in limit_range.spec.limits if item.type in _TYPES)
+    return LimitRangeChanged(at, cluster, limit_range.metadata.namespace, limit_range.metadata.name, limits)
 
 
 def removed(published: LimitRangeChanged, at: datetime) -> LimitRangeRemoved:
@@ -55,11 +55,11 @@ class LimitRangePublisher:
         self._at = at
         self._limits.restore(published.limits)
 
-    def seen(self, _controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
-        if isinstance(found, LimitRangeObject):
-            limit = changed(found, self._cluster, at)
+        if isinstance(item, LimitRangeObject):
+            limit = changed(item, self._cluster, at)
             self._limits.upsert(limit.key, limit)
 
     def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:

@@ -44,11 +44,11 @@ class NodePublisher:
         self._at = at
         self._nodes.restore(published.nodes)
 
-    def seen(self, _controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
-        if isinstance(found, NodeObject):
-            self._nodes.upsert(found.metadata.name, changed(found, self._cluster, at))
+        if isinstance(item, NodeObject):
+            self._nodes.upsert(item.metadata.name, changed(item, self._cluster, at))
 
     def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:
         """As SubjectPublisher."""

@@ -1,7 +1,6 @@
 """Who changed an object of the cluster by which somebody commands: the field manager that changed its spec last, and when.
 
-The API server keeps no user in an object; the name is what the client says of itself (`kubectl-edit`, `argocd-controller`). Its
-audit log has the user of that moment.
+The name is what the client says of itself (`kubectl-edit`, `argocd-controller`).
 """
 
 from datetime import UTC, datetime
@@ -14,7 +13,8 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def author(meta: AuthoredMeta) -> Author | None:
-    """The author of a spec; None where the object does not say. What only the status of an object changed does not count."""
+    """The author of a spec; None where the object does not say."""
+    # The API server keeps no user in an object; its audit log has the user of that moment.
     changes = [field for field in meta.managed_fields or () if not field.subresource and "f:spec" in (field.fields or {})]
     if not changes:
         return None

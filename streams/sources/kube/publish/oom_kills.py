@@ -1,8 +1,7 @@
 """OOM kills, as pods and eviction events show them.
 
 A container's last end shows a kill, while it is stopped and also once it runs again; the published state sees to it that each
-kill is published once. The request that counts is the one that the container was killed under: the old pod object's if its
-successor runs already, else the new one's. An eviction for lack of memory also says what was used. Anything malformed is no kill.
+kill is published once. An eviction for lack of memory also says what was used. Anything malformed is no kill.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +16,9 @@ from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import EventObject
 from streams.publishing.pod_facts import oom_killed
 
-LONG_AGO = timedelta(days=1)
-"""A kill so much older than the last record of its pod was published, even if we no longer read back to its own record."""
+LONG_AGO = timedelta(
+    days=1
+)  # before the last record of its pod: such a kill was published, even if we no longer read so far back
 _LISTS = ("offending_containers", "offending_containers_usage", "starved_resource")
 """Annotations of an eviction event: three lists of equal length, as the kubelet writes them."""
 
@@ -37,7 +37,7 @@ def unpublished(shown: Iterable[ContainerOOMKilled], published: PodChanged | Non
 
 
 def of_event(event: EventObject, pod: PodChanged, workload: Workload) -> Iterator[ContainerOOMKilled]:
-    """The kills of an eviction. The restart counts of an evicted pod are final, so the eviction gets the next number."""
+    """The kills of an eviction."""
     seen = {container.name: container for container in pod.containers}
     at = event.metadata.creation_timestamp
     for name, used in _offending(event.metadata.annotations or {}):
@@ -47,7 +47,7 @@ def of_event(event: EventObject, pod: PodChanged, workload: Workload) -> Iterato
                 workload=workload,
                 pod=pod.pod,
                 container=name,
-                restarts=seen[name].restarts + 1,
+                restarts=seen[name].restarts + 1,  # those of an evicted pod are final, so the next number is free
                 memory_request=seen[name].requests.memory,
                 memory_limit=seen[name].limits.memory,
                 memory_used=used,
@@ -62,14 +62,15 @@ def _published_long_ago(kill: ContainerOOMKilled, published: PodChanged | None) 
 
 
 def _killed(restarts: int, now: ContainerSeen, then: ContainerSeen | None) -> ContainerSeen:
-    """The container as it was when it was killed: its restart count was one less than its successor's."""
+    """The container as it was when it was killed."""
+    # What it was killed under counts: the old pod object's request if its successor, with one restart more, runs already.
     return then if then is not None and now.restarts == restarts and then.restarts < restarts else now
 
 
 def _offending(annotations: Mapping[str, str]) -> Iterator[tuple[str, Bytes]]:
     """The containers that used too much memory, and how much. Lists of unequal length mean nothing."""
     lists = [annotations.get(name, "").split(",") for name in _LISTS]
-    if len({len(each) for each in lists}) > 1:
+    if len({len(values) for values in lists}) > 1:
         return
     for container, usage, resource in zip(*lists, strict=True):
         used = _bytes(usage) if resource == "memory" else None

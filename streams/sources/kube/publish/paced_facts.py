@@ -11,8 +11,7 @@ from streams.sources.kube.publish.fact_changes import F, PublishedFacts, alike
 
 PERIOD = timedelta(seconds=5)
 """The shortest time between two facts about one object of which only busy fields change."""
-AT_ONCE = 100
-"""Facts that are published at one time, so that a cluster of ten thousand quotas costs no more."""
+AT_ONCE = 100  # facts that are published at one time, so that a cluster of ten thousand quotas costs no more
 
 
 class PacedFacts(Generic[F]):

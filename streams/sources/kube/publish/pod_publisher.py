@@ -1,7 +1,6 @@
 """Publishes pods and their OOM kills: when they change, when the last record is old, and when they are gone.
 
-A pod is not published before its workload is known; its kills and evictions wait with it. An eviction event may come before its
-pod does. Then it waits while the pods are being listed, within a bound, and is dropped with a line once the list is complete.
+A pod is not published before its workload is known; its kills and evictions wait with it.
 """
 
 from collections import OrderedDict
@@ -54,16 +53,16 @@ class PodPublisher:
         for uid, pod in self._pods.items():
             pod.kills = [*oom_kills.unpublished(pod.killed.values(), published.newest.get(uid)), *pod.kills]
 
-    def upsert(self, found: Pod, workload: Workload | None, at: datetime) -> None:
+    def upsert(self, shown: Pod, workload: Workload | None, at: datetime) -> None:
         """A pod exists, new or changed. It waits while its workload is None."""
-        uid = found.pod.uid
+        uid = shown.pod.uid
         before = self._pods.get(uid)
-        pod = self._pods[uid] = _Pod(pod_changed(found, at))
-        self._unread.pop((found.pod.namespace, found.pod.name), None)
+        pod = self._pods[uid] = _Pod(pod_changed(shown, at))
+        self._unread.pop((shown.pod.namespace, shown.pod.name), None)
         if before is None:
-            pod.kills = oom_kills.unpublished(oom_kills.of_pod(found, None), self._published.newest.get(uid))
+            pod.kills = oom_kills.unpublished(oom_kills.of_pod(shown, None), self._published.newest.get(uid))
         else:
-            pod.kills, pod.killed = [*before.kills, *oom_kills.of_pod(found, before.fact)], before.killed
+            pod.kills, pod.killed = [*before.kills, *oom_kills.of_pod(shown, before.fact)], before.killed
         if uid in self._evictions:
             pod.kills.extend(oom_kills.of_event(self._evictions.pop(uid), pod.fact, pod.fact.workload))
         if workload is not None:
@@ -87,13 +86,13 @@ class PodPublisher:
         self._unread[unread.namespace, unread.name] = unread.uid
 
     def remove(self, gone: ObjectGone, at: datetime) -> None:
-        """A pod is gone. Its kills are published even if its workload was never found."""
+        """A pod is gone."""
         name = (gone.namespace, gone.name)
         uid = gone.uid or next((uid for uid, (_, pod) in self._published.pods.items() if (pod.namespace, pod.name) == name), "")
         self._unread.pop(name, None)
         pod = self._pods.pop(uid, None)
         if pod is not None:
-            if uid not in self._published.newest and pod.kills:
+            if uid not in self._published.newest and pod.kills:  # its workload was never found, and its kills count all the same
                 self._publisher.publish(self._recorded(pod.fact, at))
             self._publisher.publish(*self._new_kills(pod))
         self._withdraw(uid, at)
@@ -108,8 +107,8 @@ class PodPublisher:
 
     def _kept(self, uid: str) -> bool:
         """Whether a pod that was published is one that exists and cannot be read."""
-        known = self._published.pods[uid][1]
-        return self._unread.get((known.namespace, known.name)) in ("", uid)
+        pod = self._published.pods[uid][1]
+        return self._unread.get((pod.namespace, pod.name)) in ("", uid)
 
     def republish(self, at: datetime) -> None:
         """Publish again each pod whose newest record is old."""
@@ -125,6 +124,7 @@ class PodPublisher:
         pod = self._pods.get(uid)
         if pod is None:
             self._evictions[uid] = event
+            # The event may come before its pod does, while pods are being listed.
             while len(self._evictions) > MOST_EVICTIONS:
                 self._drop_eviction()
             return

@@ -1,9 +1,6 @@
 """The volumes of pods, as scheduling needs them: where each can be, which driver attaches it, and what it still waits for.
 
-A claim that one pod uses is that pod's own: pods of a set, each with a claim, then share a shape as long as their volumes can be
-in the same places. A claim that several pods use goes by its name. A claim without a volume may get any one of several existing
-volumes, so it may be wherever one of them is. Source: the scheduler's plugins volumebinding, volumezone, volumerestrictions and
-nodevolumelimits.
+Source: the scheduler's plugins volumebinding, volumezone, volumerestrictions and nodevolumelimits.
 """
 
 from collections import Counter
@@ -22,8 +19,7 @@ from streams.clients.kube.scheduling_objects import (
     VolumeObject,
 )
 
-EBS = "ebs.csi.aws.com"
-"""What attaches the volumes of EC2 today, also those of the older kind that named no driver."""
+EBS = "ebs.csi.aws.com"  # attaches the volumes of EC2, also those of the older kind that named no driver
 MIGRATED = {"kubernetes.io/aws-ebs": EBS}
 """Provisioners that stand in classes of old, and the driver that does their work. Source: csi-translation-lib."""
 LATE, LOST = "WaitForFirstConsumer", "Lost"
@@ -46,13 +42,13 @@ MOST_VALUES = 500
 
 def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
     """The claims of a pod (namespace and name) by the names of its volumes."""
-    meta, found = pod.metadata, {}
+    meta, claims = pod.metadata, {}
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            found[volume.name] = f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}"
+            claims[volume.name] = f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}"
         elif volume.ephemeral is not None:
-            found[volume.name] = f"{meta.namespace}/{meta.name}-{volume.name}"
-    return found
+            claims[volume.name] = f"{meta.namespace}/{meta.name}-{volume.name}"
+    return claims
 
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -75,7 +71,7 @@ class FreeVolumes:
     _drivers: Counter[str] = field(default_factory=Counter)
     _terms: Counter[NodeQuery] = field(default_factory=Counter)
     _anywhere: int = 0
-    _found: VolumePlace | None = None
+    _common: VolumePlace | None = None
 
     def add(self, name: str, place: VolumePlace) -> bool:
         """Add a volume; whether `place` may have changed."""
@@ -96,16 +92,16 @@ class FreeVolumes:
         turned |= _count(self._drivers, (place.driver,), by)
         turned |= _count(self._terms, place.terms, by)
         if turned:
-            self._found = None
+            self._common = None
         return turned
 
     def place(self, storage_class: str) -> VolumePlace | None:
         """Where one of them can be, and its driver; None without volumes."""
         if not self._places:
             return None
-        if self._found is None:
-            self._found = self._work_out(storage_class)
-        return self._found
+        if self._common is None:
+            self._common = self._work_out(storage_class)
+        return self._common
 
     def _work_out(self, storage_class: str) -> VolumePlace:
         driver = min(self._drivers)
@@ -131,29 +127,31 @@ def _count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> bool:
 
 def _merged(terms: Iterable[NodeQuery]) -> tuple[NodeQuery, ...]:
     """The same places in fewer terms: terms that differ only in the values of one requirement become one. Sorted."""
+    # A thousand local volumes, each with a node's name, would otherwise be a thousand terms.
     values: dict[tuple[NodeQuery, int], set[str]] = {}
     for term in terms:
         place = _varying(term)
         mine = term.expressions[place].values if place >= 0 else ()
         values.setdefault((_filled(term, place, ()), place), set()).update(mine)
-    found: list[NodeQuery] = []
-    for (rest, place), each in values.items():
-        ordered = sorted(each)
+    merged: list[NodeQuery] = []
+    for (rest, place), names in values.items():
+        ordered = sorted(names)
         parts = range(0, max(len(ordered), 1), MOST_VALUES)
-        found += [_filled(rest, place, tuple(ordered[begin : begin + MOST_VALUES])) for begin in parts]
-    return tuple(sorted(found, key=repr))
+        merged += [_filled(rest, place, tuple(ordered[begin : begin + MOST_VALUES])) for begin in parts]
+    return tuple(sorted(merged, key=repr))
 
 
 def _filled(term: NodeQuery, place: int, values: tuple[str, ...]) -> NodeQuery:
     """A term with these values in one of its demands."""
     return replace(
-        term, expressions=tuple(replace(one, values=values) if n == place else one for n, one in enumerate(term.expressions))
+        term,
+        expressions=tuple(replace(demand, values=values) if n == place else demand for n, demand in enumerate(term.expressions)),
     )
 
 
 def _varying(term: NodeQuery) -> int:
     """Which demand the volumes of a class differ in: that on the name of the node, else the first with values; or -1."""
-    able = [n for n, one in enumerate(term.expressions) if one.operator == "In" and one.values]
+    able = [n for n, demand in enumerate(term.expressions) if demand.operator == "In" and demand.values]
     return min(able, key=lambda n: (term.expressions[n].key != HOSTNAME, n), default=-1)
 
 
@@ -178,21 +176,21 @@ class VolumeIndex:
 
     # Claims, volumes and classes
 
-    def see(self, found: ClaimObject | VolumeObject | StorageClassObject) -> set[str]:
+    def see(self, item: ClaimObject | VolumeObject | StorageClassObject) -> set[str]:
         """An object exists; returns the claims that it affects."""
-        meta = found.metadata
-        match found:
+        meta = item.metadata
+        match item:
             case ClaimObject():
                 key = f"{meta.namespace}/{meta.name}"
                 self._forget_claim(key)
-                self.claims[key] = found
-                table, name = self._peers(found)
+                self.claims[key] = item
+                table, name = self._peers(item)
                 table.setdefault(name, set()).add(key)
                 return {key}
             case VolumeObject():
-                return self._volume_changed(meta.name, found)
+                return self._volume_changed(meta.name, item)
             case StorageClassObject():
-                self.classes[meta.name] = found
+                self.classes[meta.name] = item
                 return set(self._unbound_of.get(meta.name, ()))
 
     def gone(self, kind: str, namespace: str, name: str) -> set[str]:
@@ -240,8 +238,8 @@ class VolumeIndex:
     def take_reconsidered(self) -> set[str]:
         """Claims that may get another free volume than at the last call: one pass for all volumes since then."""
         changed, self._changed = self._changed, set()
-        made = {one: self.classes.get(one) for one in changed}
-        able = [name for name, one in made.items() if one is not None and one.provisioner == NO_PROVISIONER]
+        made = {name: self.classes.get(name) for name in changed}
+        able = [name for name, name in made.items() if name is not None and name.provisioner == NO_PROVISIONER]
         return {claim for name in able for claim in self._unbound_of.get(name, ())}
 
     def _free(self, storage_class: str) -> FreeVolumes:
@@ -256,10 +254,10 @@ class VolumeIndex:
             self._claims_of[uid] = after
         others: set[str] = set()
         for claim in {*before.values()} - {*after.values()}:
-            left = self.users[claim]
-            left.discard(uid)
-            others |= left if len(left) == 1 else set()
-            if not left:
+            others_using = self.users[claim]
+            others_using.discard(uid)
+            others |= others_using if len(others_using) == 1 else set()
+            if not others_using:
                 del self.users[claim]
         for claim in {*after.values()} - {*before.values()}:
             there = self.users.setdefault(claim, set())
@@ -277,11 +275,13 @@ class VolumeIndex:
         A claim that several of a pod's volumes name is one volume.
         """
         names = {claim: name for name, claim in sorted(claims_of(pod).items(), reverse=True)}
-        found = [self._volume(name, claim) for claim, name in sorted(names.items(), key=lambda one: one[1])]
-        return tuple(one for one in found if one.missing or one.terms or one.exclusive or one.driver)
+        volumes = [self._volume(name, claim) for claim, name in sorted(names.items(), key=lambda volume: volume[1])]
+        return tuple(volume for volume in volumes if volume.missing or volume.terms or volume.exclusive or volume.driver)
 
     def _volume(self, name: str, key: str) -> AttachedVolume:
         own = len(self.users.get(key, ())) < 2  # noqa: PLR2004  # the pod itself
+        # A claim that one pod uses goes by the volume's name in the pod, so that pods of a set share a shape as long as their
+        # volumes can be in the same places.
         handle = name if own else key
         claim = self.claims.get(key)
         if claim is None:
@@ -350,11 +350,11 @@ def _where(volume: VolumeObject) -> list[NodeQuery]:
     required = None if affinity is None or affinity.required is None else affinity.required.node_selector_terms
     if required is None:
         return [NodeQuery(zones)] if zones else []
-    return [_term(one, zones) for one in required]
+    return [_term(term, zones) for term in required]
 
 
-def _term(one: NodeSelectorTerm, zones: tuple[LabelDemand, ...]) -> NodeQuery:
-    return NodeQuery((*_demands(one.match_expressions), *zones), _demands(one.match_fields))
+def _term(term: NodeSelectorTerm, zones: tuple[LabelDemand, ...]) -> NodeQuery:
+    return NodeQuery((*_demands(term.match_expressions), *zones), _demands(term.match_fields))
 
 
 def _demands(expressions: Iterable[SelectorTermExpression] | None, operator: str = "") -> tuple[LabelDemand, ...]:

@@ -39,8 +39,7 @@ from streams.sources.kube.publish.enumerations import member
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
-MOST = 1_000
-"""Objects of one namespace that count, the oldest first: each of them is looked at whenever one changes."""
+MOST = 1_000  # objects of one namespace that count, the oldest first: each is looked at whenever one changes
 MOST_CONTAINERS = 100
 RETRY = timedelta(seconds=10)
 """How long to wait after the log or the API server refused."""
@@ -65,32 +64,31 @@ _Answer = tuple[int, bool, str]
 class _Mirrored:
     """An object, with what it says or why that cannot be obeyed."""
 
-    found: PolicyObject
+    item: PolicyObject
     policy: VerticalPolicyChanged | None
     fault: str = ""
 
     @property
     def age(self) -> tuple[datetime, str, str]:
         """The order of those that say the same: the oldest first."""
-        meta = self.found.metadata
+        meta = self.item.metadata
         return (meta.creation_timestamp or _NEVER, meta.namespace, meta.name)
 
     @property
     def generation(self) -> int:
         """Which version of the spec it is."""
-        return self.found.metadata.generation
+        return self.item.metadata.generation
 
     @property
     def through(self) -> str:
         """Its name in policies."""
-        return f"{KIND}/{self.found.metadata.namespace}/{self.found.metadata.name}"
+        return f"{KIND}/{self.item.metadata.namespace}/{self.item.metadata.name}"
 
 
 class PolicyObjectPublisher:
-    """The VerticalPolicies of a cluster. It appends by itself, because a status has to say where in the log a change stands.
+    """The VerticalPolicies of a cluster. `namespaces` are the only ones watched; none means all."""
 
-    `namespaces` are the only ones watched; none means all.
-    """
+    # It appends by itself and not by the outbox, because a status has to say where in the log a change stands.
 
     def __init__(self, context: LogContext, door: PolicyDoor, namespaces: tuple[str, ...] = ()) -> None:
         self._context, self._operator, self._door = context, OperatorLog(context), door
@@ -110,13 +108,13 @@ class PolicyObjectPublisher:
         """As SubjectPublisher."""
         self._in_force, self._due = self._operator.policies(), True
 
-    def seen(self, _controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
-        if isinstance(found, PolicyObject):
-            self._objects[found.metadata.namespace, found.metadata.name] = mirrored = self._read(found, at)
+        if isinstance(item, PolicyObject):
+            self._objects[item.metadata.namespace, item.metadata.name] = mirrored = self._read(item, at)
             self._unread.discard(mirrored.through)
-            said = commanding_objects.applied(found)
-            self._said.setdefault(found.metadata.uid, (said.observed_generation, said.status == "True", said.message))
+            applied = commanding_objects.applied(item)
+            self._said.setdefault(item.metadata.uid, (applied.observed_generation, applied.status == "True", applied.message))
             self._due = True
 
     def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
@@ -138,10 +136,8 @@ class PolicyObjectPublisher:
             self._listed = self._due = True
 
     def publish_due(self, at: datetime) -> None:
-        """Obey what has changed, once all objects are listed: an older one wins, and one that is not there has nothing to say.
-
-        While the log or the API server is away, it is tried again every ten seconds.
-        """
+        """Obey what has changed. While the log or the API server is away, it is tried again every ten seconds."""
+        # Once all objects are listed: an older one wins, and one that is not there has nothing to say.
         if not (self._due and self._listed) or (self._retry is not None and at < self._retry):
             return
         try:
@@ -153,7 +149,8 @@ class PolicyObjectPublisher:
             self._wait(at, KIND, error)
 
     def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
-        """Undo what others wrote while an object exists: they read the log before it was there."""
+        """Undo what others wrote while an object exists."""
+        # `ullage policy` refuses then, but it may have read the log before the object was there.
         if self._objects and self._retry is None:
             try:
                 self._in_force, self._due = self._operator.policies(), True
@@ -164,33 +161,33 @@ class PolicyObjectPublisher:
         wanted = {target: policy for target, policy in self._in_force.items() if policy.through in self._unread}
         counted: dict[str, int] = {}
         refused: dict[str, str] = {}
-        mirrored = sorted(self._objects.values(), key=lambda each: each.age)
-        for each in mirrored:
-            namespace = each.found.metadata.namespace
+        mirrored = sorted(self._objects.values(), key=lambda mirror: mirror.age)
+        for mirror in mirrored:
+            namespace = mirror.item.metadata.namespace
             counted[namespace] = counted.get(namespace, 0) + 1
             if counted[namespace] > MOST:
-                refused[each.through] = f"namespace '{namespace}' has {MOST} older objects of this kind, and no more count"
-            elif each.policy is None:
-                refused[each.through] = each.fault
+                refused[mirror.through] = f"namespace '{namespace}' has {MOST} older objects of this kind, and no more count"
+            elif mirror.policy is None:
+                refused[mirror.through] = mirror.fault
                 for policy in self._in_force.values():
-                    if policy.through == each.through:
+                    if policy.through == mirror.through:
                         wanted.setdefault(policy.target, policy)
-            elif (first := wanted.setdefault(each.policy.target, each.policy)) is not each.policy:
-                refused[each.through] = f"{first.through} is older, and says what holds for '{first.target}'"
+            elif (first := wanted.setdefault(mirror.policy.target, mirror.policy)) is not mirror.policy:
+                refused[mirror.through] = f"{first.through} is older, and says what holds for '{first.target}'"
         for through in self._publish(wanted, refused, at):
             refused[through] = "the log takes no record of this"
-        for each in mirrored:
-            self._answer(each, refused.get(each.through), at)
+        for mirror in mirrored:
+            self._answer(mirror, refused.get(mirror.through), at)
 
     def _publish(self, wanted: Mapping[str, VerticalPolicyChanged], refused: Mapping[str, str], at: datetime) -> list[str]:
-        """Put into the log what differs from it; the objects of what it did not take. Raises LogUnavailable.
-
-        What is there and has no status that says where is put there once more: somebody ended before that was written.
-        """
-        told = {
-            each.through for each in self._objects.values() if self._said[each.found.metadata.uid][:2] == (each.generation, True)
+        """Put into the log what differs from it; the objects of what it did not take. Raises LogUnavailable."""
+        # What is there and has no status that says where is put there once more: somebody ended before that was written.
+        answered = {
+            mirror.through
+            for mirror in self._objects.values()
+            if self._said[mirror.item.metadata.uid][:2] == (mirror.generation, True)
         }
-        settled = told | set(self._places) | set(refused)
+        settled = answered | set(self._places) | set(refused)
         changed = [
             replace(policy, at=at)
             for target, policy in wanted.items()
@@ -218,22 +215,22 @@ class PolicyObjectPublisher:
         here = policy.target.startswith(f"{self._context.cluster}/")
         return here and kind == KIND and (not self._namespaces or namespace in self._namespaces)
 
-    def _answer(self, each: _Mirrored, refusal: str | None, at: datetime) -> None:
+    def _answer(self, mirror: _Mirrored, refusal: str | None, at: datetime) -> None:
         """Say in the status what became of the object, unless it says so."""
-        uid, place = each.found.metadata.uid, self._places.get(each.through)
+        uid, place = mirror.item.metadata.uid, self._places.get(mirror.through)
         if refusal is not None:
-            answer = (each.generation, False, refusal[:1000])
+            answer = (mirror.generation, False, refusal[:1000])
         elif place is not None:
-            answer = (each.generation, True, f"in force from {place.topic}:{place.partition}:{place.offset} on")
+            answer = (mirror.generation, True, f"in force from {place.topic}:{place.partition}:{place.offset} on")
         else:
             return
         if self._said[uid] == answer:
             return
-        status = commanding_objects.status(each.found, at, in_force=answer[1], message=answer[2])
+        status = commanding_objects.status(mirror.item, at, in_force=answer[1], message=answer[2])
         try:
-            self._door.write_status(each.found, status)
+            self._door.write_status(mirror.item, status)
         except EdgeError as error:
-            self._wait(at, each.through, error)
+            self._wait(at, mirror.through, error)
         else:
             self._said[uid] = answer
 
@@ -247,9 +244,9 @@ class PolicyObjectPublisher:
         except (ValueError, GiveUp) as fault:
             return _Mirrored(policy, None, str(fault))
 
-    def _policy(self, found: PolicyObject, at: datetime) -> VerticalPolicyChanged:
+    def _policy(self, item: PolicyObject, at: datetime) -> VerticalPolicyChanged:
         """What the object asks for. Raises ValueError, and GiveUp for a kind that cannot be, with why it cannot be obeyed."""
-        meta, spec = found.metadata, vertical_policy_client.decode_spec(found.spec)
+        meta, spec = item.metadata, vertical_policy_client.decode_spec(item.spec)
         mode = member("spec.mode", spec.mode, UpdateMode)
         policy = VerticalPolicyChanged(
             at,
@@ -273,11 +270,11 @@ class PolicyObjectPublisher:
         odd = next((name for name in spec.guards if name not in names), None)
         if odd is not None:
             raise ValueError(f"spec.guards names '{odd[:80]}'; there are {', '.join(sorted(names))}")
-        said = {names[name]: value for name, value in spec.guards.items()}
-        fault = self._door.guards_fault(said)
+        overrides = {names[name]: value for name, value in spec.guards.items()}
+        fault = self._door.guards_fault(overrides)
         if fault is not None:
             raise ValueError(f"spec.guards{fault.removeprefix('settings')}")
-        return GuardOverrides(**dict[str, Any](said))
+        return GuardOverrides(**dict[str, Any](overrides))
 
 
 def _same(old: VerticalPolicyChanged | None, new: VerticalPolicyChanged) -> bool:
@@ -333,13 +330,13 @@ def _container(entry: PolicyContainer, where: str) -> ContainerPolicy:
     return ContainerPolicy(entry.container, least, most, tuning=tuning, policy=entry.policy)
 
 
-def _amounts(said: Mapping[str, Quantity], where: str) -> Amounts:
+def _amounts(given: Mapping[str, Quantity], where: str) -> Amounts:
     """CPU and memory, with Kubernetes' own reading of quantities. Raises ValueError that names the value and its place."""
-    odd = next((name for name in said if name not in {"cpu", "memory"}), None)
+    odd = next((name for name in given if name not in {"cpu", "memory"}), None)
     if odd is not None:
         raise ValueError(f"{where} names '{odd[:80]}'; there are cpu and memory")
     try:
-        amounts = read_amounts({name: str(quantity) for name, quantity in said.items()})
+        amounts = read_amounts({name: str(quantity) for name, quantity in given.items()})
     except ValueError as error:
         raise ValueError(f"{where} makes no sense: {error}") from error
     if any(amount is not None and amount < 0 for amount in (amounts.cpu, amounts.memory)):

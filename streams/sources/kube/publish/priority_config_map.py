@@ -12,8 +12,7 @@ from streams.clients.kube.scheduling_objects import ConfigMapObject
 KEY = "priorities"
 _LONGEST = 64 << 10
 """Characters that are read; a list that nobody can bear to read is refused."""
-_MOST_LENGTH = 16_000
-"""Characters of the fact: an alias can make a long list of a short text."""
+_MOST_LENGTH = 16_000  # characters of the fact: an alias can make a long list of a short text
 
 _TOO_MANY = f"the priorities list more than {_MOST_LENGTH} characters of patterns"
 _LONGEST_NUMBER = 1000
@@ -23,19 +22,19 @@ _MOST_EVENTS = 2 * _MOST_LENGTH
 _DEEPEST = 20
 """Levels; the priorities have two."""
 _MERGE = "tag:yaml.org,2002:merge"
+# libyaml's where it is installed: the one in Python takes seconds for 64 KiB, and nothing else is published meanwhile.
 _LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where it is installed: the one in Python takes seconds for 64 KiB, and nothing else is published meanwhile."""
 
 
 class _UnreadableError(ValueError):
     """The sentence why there are no priorities."""
 
 
-def seen(found: ConfigMapObject, cluster: str, at: datetime) -> ExpanderPrioritiesSeen:
+def seen(config_map: ConfigMapObject, cluster: str, at: datetime) -> ExpanderPrioritiesSeen:
     """The fact about the ConfigMap. Source: reloadConfigMap in expander/priority/priority.go."""
-    meta = found.metadata
+    meta = config_map.metadata
     try:
-        patterns, why = _patterns((found.data or {}).get(KEY)), ""
+        patterns, why = _patterns((config_map.data or {}).get(KEY)), ""
     except _UnreadableError as error:
         patterns, why = {}, str(error)[:2000]
     fact = ExpanderPrioritiesSeen(at, cluster, meta.namespace, meta.name, patterns, why)
@@ -67,14 +66,14 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
     for priority, listed in document.items():
         key = _text(priority, "a priority")
         patterns[key] = _listed(key, listed, _MOST_LENGTH - length)
-        length += len(key) + sum(len(one) + 1 for one in patterns[key])
+        length += len(key) + sum(len(pattern) + 1 for pattern in patterns[key])
         if length > _MOST_LENGTH:
             raise _UnreadableError(_TOO_MANY)
     return patterns
 
 
 def _check_cost(text: str) -> None:
-    """Refuse text that costs too much to build: deep nesting crashes libyaml, and merges of merges never end."""
+    """Refuse text that costs too much to build."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, _LOADER)):
         match event:
@@ -82,11 +81,11 @@ def _check_cost(text: str) -> None:
                 depth += 1
             case yaml.CollectionEndEvent():
                 depth -= 1
-            case yaml.ScalarEvent() if event.tag == _MERGE or (event.value == "<<" and event.implicit[0]):
+            case yaml.ScalarEvent() if event.tag == _MERGE or (event.value == "<<" and event.implicit[0]):  # of merges: no end
                 raise _UnreadableError("the priorities have a merge ('<<'), which is not read")
             case _:
                 pass
-        if depth > _DEEPEST:
+        if depth > _DEEPEST:  # libyaml crashes
             raise _UnreadableError("the priorities are nested too deeply")
         if number > _MOST_EVENTS:
             raise _UnreadableError(_TOO_MANY)
@@ -99,7 +98,7 @@ def _listed(priority: str, listed: object, most: int) -> tuple[str, ...]:
         raise _UnreadableError(f"the patterns of priority '{priority[:80]}' are no list")
     if len(listed) > most:
         raise _UnreadableError(_TOO_MANY)
-    return tuple(_text(one, "a pattern") for one in listed)
+    return tuple(_text(pattern, "a pattern") for pattern in listed)
 
 
 def _text(item: object, what: str) -> str:

@@ -69,16 +69,14 @@ class Publisher:
                     self._to_one("scheduling-changes", fact, cluster)
 
     def publish_for_updates(self, *facts: UpdateFact) -> None:
-        """A constraint on updates goes to the cluster's partition beside its pods.
-
-        Quotas also go to a topic of their own, for the webhook, which could not read all that happens to pods, and to the scaler.
-        """
+        """A constraint on updates goes to the cluster's partition beside its pods."""
         for fact in facts:
             fault = event_bounds.fault(fact)
             if fault is not None:
                 _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
                 continue
             self._to_one("pod-changes-by-cluster", fact, self._context.cluster)
+            # A topic of their own for the webhook, which could not read all that happens to pods, and one for the scaler.
             if isinstance(fact, ResourceQuotaChanged | ResourceQuotaRemoved):
                 self._to_one("quota-changes", fact, fact.key)
                 self._to_one("scheduling-changes", fact, self._context.cluster)
@@ -89,7 +87,8 @@ class Publisher:
         return len(record.value or b"")
 
     def publish_left(self, fact: PodDeleted) -> None:
-        """A pod has moved to another workload: only the old one's partition gets this, because the pod still exists."""
+        """A pod has moved to another workload."""
+        # Only to the old one's partition, because the pod still exists in the cluster.
         self._to_one("pod-changes", fact, fact.workload.key)
 
     def drain(self) -> Sequence[NewRecord]:

@@ -56,8 +56,7 @@ _LONGEST = 64
 """Characters of a quantity."""
 _LONGEST_WORDS = 500
 """Characters of a sentence about a pod."""
-_MOST = 10**15
-"""Amounts above this are cut to it: no node has them, so no pod that asks for them fits anywhere."""
+_MOST = 10**15  # amounts above are cut to it: no node has them, so no pod that asks for them fits anywhere
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -74,7 +73,9 @@ def node(node: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsCha
         labels=kept_labels(meta.labels or {}),
         taints=tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
-        conditions={condition.type: condition.status for condition in sorted(node.status.conditions, key=lambda one: one.type)},
+        conditions={
+            condition.type: condition.status for condition in sorted(node.status.conditions, key=lambda condition: condition.type)
+        },
         allocatable=amounts(node.status.allocatable),
         capacity=amounts(node.status.capacity),
         annotations=_annotations(meta.annotations),
@@ -104,27 +105,27 @@ def budget(budget: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDis
 
 
 def controller(
-    found: ControllerObject | ReplicationControllerObject, kind: str, cluster: str, at: datetime
+    item: ControllerObject | ReplicationControllerObject, kind: str, cluster: str, at: datetime
 ) -> ReplicaControllerChanged | None:
     """The fact about a controller; None for one that wants no pods, as the old ReplicaSets of a Deployment.
 
     A DaemonSet wants as many as its status says, and is published even if that is none.
     """
-    replicas, owner, meta = found.spec.replicas, _controlling(found.metadata.owner_references), found.metadata
-    template = daemon(found, cluster, at) if isinstance(found, DaemonSetObject) else None
-    if kind == "DaemonSet" and isinstance(found, ControllerObject):
-        replicas = found.status.desired_number_scheduled
+    replicas, owner, meta = item.spec.replicas, _controlling(item.metadata.owner_references), item.metadata
+    template = daemon(item, cluster, at) if isinstance(item, DaemonSetObject) else None
+    if kind == "DaemonSet" and isinstance(item, ControllerObject):
+        replicas = item.status.desired_number_scheduled
     elif replicas == 0:
         return None
     return ReplicaControllerChanged(at, cluster, meta.namespace, kind, meta.name, replicas, owner, template=template)
 
 
-def daemon(found: DaemonSetObject, cluster: str, at: datetime) -> PodShapeSeen:
+def daemon(daemon_set: DaemonSetObject, cluster: str, at: datetime) -> PodShapeSeen:
     """The shape of the pods that a DaemonSet makes. Raises ValueError for a bad quantity."""
-    meta = found.metadata
+    meta = daemon_set.metadata
     mine = OwnerReference("DaemonSet", meta.name, controller=True, api_version="apps/v1")
     seen = meta.creation_timestamp or at  # so that a fact about an unchanged DaemonSet is no news
-    return of_template(found.spec.template, meta.namespace, cluster, seen, [mine])
+    return of_template(daemon_set.spec.template, meta.namespace, cluster, seen, [mine])
 
 
 def of_template(
@@ -183,7 +184,7 @@ def shape(pod: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[At
         ),
         affinity=_between(affinity.pod_affinity if affinity is not None else None),
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
-        spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
+        spread=tuple(_spread(constraint, labels) for constraint in spec.topology_spread_constraints or ()),
         volumes=volumes,
         owner=_controlling(meta.owner_references),
         annotations=_annotations(meta.annotations),
@@ -203,7 +204,7 @@ def _together(spec: ScheduledPodSpec) -> dict[str, dict[str, int]]:
     if spec.resources is not None and spec.resources.requests:
         return {}
     lasting = [*spec.containers, *(container for container in spec.init_containers if container.restart_policy == "Always")]
-    return {one.name: found for one in lasting if (found := amounts(one.resources.requests or {}))}
+    return {container.name: requests_of for container in lasting if (requests_of := amounts(container.resources.requests or {}))}
 
 
 def _starting(spec: ScheduledPodSpec) -> dict[str, int]:
@@ -211,7 +212,9 @@ def _starting(spec: ScheduledPodSpec) -> dict[str, int]:
     init = (
         (amounts(container.resources.requests or {}), container.restart_policy == "Always") for container in spec.init_containers
     )
-    total = pod_requests.of_pod((), (ContainerRequests(*one) for one in init), amounts(spec.overhead or {}))
+    total = pod_requests.of_pod(
+        (), (ContainerRequests(*container_and_kind) for container_and_kind in init), amounts(spec.overhead or {})
+    )
     return {name: amount for name, amount in sorted(total.items()) if amount}
 
 
@@ -228,8 +231,9 @@ def _id(fact: PodShapeSeen) -> str:
 
 
 def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | None:
-    """The owner that controls an object. A mirror pod is owned by its node, whose name says nothing of its shape."""
+    """The owner that controls an object."""
     owner = next((reference for reference in references if reference.controller), None)
+    # A mirror pod is owned by its node, whose name says nothing of its shape.
     return None if owner is None else ControllingOwner(owner.kind, "" if owner.kind == "Node" else owner.name, owner.api_version)
 
 
@@ -237,11 +241,11 @@ def requests(pod: ScheduledPodObject) -> dict[str, int]:
     """What a pod asks of its node: during a resize, the largest of wanted, allocated and actual amounts."""
     spec, status = pod.spec, pod.status
     infeasible = any(_is_infeasible(condition) for condition in status.conditions)
-    known = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
+    statuses = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
 
     def of(container: ScheduledContainer) -> ContainerRequests:
         wanted = amounts(container.resources.requests or {})
-        resize = _resize(known.get(container.name), infeasible=infeasible)
+        resize = _resize(statuses.get(container.name), infeasible=infeasible)
         return ContainerRequests(wanted, container.restart_policy == "Always", resize)
 
     level = amounts(spec.resources.requests or {}) if spec.resources is not None else {}
@@ -263,7 +267,7 @@ def _resize(status: ContainerStatus | None, *, infeasible: bool) -> ContainerRes
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     """Whole amounts by resource, rounded up: CPU in thousandths. Raises ValueError that quotes what is no quantity."""
-    found = {}
+    whole = {}
     for name, text in sorted(quantities.items()):
         if len(text) > _LONGEST:
             msg = f"'{text[:_LONGEST]}…' is no quantity of {name[:80]}: it has {len(text)} characters"
@@ -273,13 +277,14 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
         except NotAQuantityError as error:
             msg = f"'{text}' is no quantity of {name[:80]}: {error}"
             raise ValueError(msg) from None
-        found[name] = max(min(amount.milli if name == CPU else amount.whole, _MOST), 0)
-    return found
+        whole[name] = max(min(amount.milli if name == CPU else amount.whole, _MOST), 0)
+    return whole
 
 
 def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """The annotations that node scaling obeys. A mirror's annotation differs between nodes and is ignored."""
+    """The annotations that node scaling obeys."""
     kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name in (SOURCE, DO_NOT_DISRUPT)}
+    # Its value differs between nodes, and would make a shape of each mirror pod.
     mirror = {MIRROR_POD: "mirror"} if MIRROR_POD in (annotations or {}) else {}
     return kept_labels({**kept, **mirror})
 
@@ -295,7 +300,7 @@ def _ports(containers: Sequence[ScheduledContainer]) -> tuple[PodHostPort, ...]:
         for port in container.ports or ()
         if port.host_port
     }
-    return tuple(PodHostPort(*one) for one in sorted(taken))
+    return tuple(PodHostPort(*port_key) for port_key in sorted(taken))
 
 
 def _terms(spec: ScheduledPodSpec) -> list[NodeSelectorTerm] | None:
@@ -314,9 +319,9 @@ def _pinned(spec: ScheduledPodSpec) -> str:
 
 def _named(term: NodeSelectorTerm) -> str:
     fields = term.match_fields or []
-    one = fields[0] if len(fields) == 1 else None
-    fits = one is not None and one.key == NODE_NAME_FIELD and one.operator == "In" and len(one.values or ()) == 1
-    return (one.values or [""])[0] if one is not None and fits else ""
+    field = fields[0] if len(fields) == 1 else None
+    fits = field is not None and field.key == NODE_NAME_FIELD and field.operator == "In" and len(field.values or ()) == 1
+    return (field.values or [""])[0] if field is not None and fits else ""
 
 
 def _node_terms(spec: ScheduledPodSpec) -> tuple[NodeQuery, ...] | None:
@@ -325,8 +330,8 @@ def _node_terms(spec: ScheduledPodSpec) -> tuple[NodeQuery, ...] | None:
     if terms is None:
         return None
     pinned = bool(_pinned(spec))
-    found = tuple(NodeQuery(_demands(term.match_expressions), () if pinned else _demands(term.match_fields)) for term in terms)
-    return None if pinned and any(not one.expressions for one in found) else found
+    queries = tuple(NodeQuery(_demands(term.match_expressions), () if pinned else _demands(term.match_fields)) for term in terms)
+    return None if pinned and any(not query.expressions for query in queries) else queries
 
 
 def _demands(expressions: Iterable[SelectorTermExpression] | None) -> tuple[LabelDemand, ...]:
@@ -355,18 +360,18 @@ def _between(affinity: PodAffinity | None) -> tuple[RequiredPodAffinity, ...]:
     )
 
 
-def _spread(one: TopologySpreadObject, labels: Mapping[str, str]) -> SpreadConstraint:
+def _spread(constraint: TopologySpreadObject, labels: Mapping[str, str]) -> SpreadConstraint:
     """A constraint; keys of labels whose values count are taken from the pod's own labels."""
-    query = _query(one.label_selector)
-    own = {key: labels[key] for key in one.match_label_keys or () if key in labels}
+    query = _query(constraint.label_selector)
+    own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
     if own and query is not None:
         query = replace(query, labels={**query.labels, **own})
     return SpreadConstraint(
-        one.topology_key,
-        one.max_skew,
+        constraint.topology_key,
+        constraint.max_skew,
         query,
-        1 if one.min_domains is None else one.min_domains,
-        honor_affinity=one.node_affinity_policy == "Honor",
-        honor_taints=one.node_taints_policy == "Honor",
-        required=one.when_unsatisfiable == "DoNotSchedule",
+        1 if constraint.min_domains is None else constraint.min_domains,
+        honor_affinity=constraint.node_affinity_policy == "Honor",
+        honor_taints=constraint.node_taints_policy == "Honor",
+        required=constraint.when_unsatisfiable == "DoNotSchedule",
     )

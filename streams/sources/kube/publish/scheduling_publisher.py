@@ -85,23 +85,23 @@ class SchedulingPublisher:
         """Nodes without what their drivers say, by name."""
         publish = publisher.publish
         self._nodes: PublishedFacts[NodeDetailsChanged] = PublishedFacts(
-            publish, lambda one: publish(NodeDetailsRemoved(self._at, one.cluster, one.node))
+            publish, lambda node: publish(NodeDetailsRemoved(self._at, node.cluster, node.node))
         )
         self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
-            publish, lambda one: publish(PodDisruptionBudgetRemoved(self._at, one.cluster, one.namespace, one.name))
+            publish, lambda fact: publish(PodDisruptionBudgetRemoved(self._at, fact.cluster, fact.namespace, fact.name))
         )
         self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
-            publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
+            publish, lambda fact: publish(ReplicaControllerRemoved(self._at, fact.cluster, fact.namespace, fact.kind, fact.name))
         )
         self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
-            publish, lambda one: publish(ExpanderPrioritiesGone(self._at, one.cluster, one.namespace, one.name))
+            publish, lambda fact: publish(ExpanderPrioritiesGone(self._at, fact.cluster, fact.namespace, fact.name))
         )
         self._namespaces: PublishedFacts[ObjectMetadataChanged] = PublishedFacts(
-            publish, lambda one: publish(ObjectMetadataRemoved(self._at, one.cluster, one.kind, one.namespace, one.name))
+            publish, lambda fact: publish(ObjectMetadataRemoved(self._at, fact.cluster, fact.kind, fact.namespace, fact.name))
         )
         self._buffer_objects = CapacityBuffers(self._cluster)
         self._buffers: PublishedFacts[CapacityBufferSeen] = PublishedFacts(
-            publish, lambda one: publish(CapacityBufferGone(self._at, one.cluster, one.namespace, one.name))
+            publish, lambda fact: publish(CapacityBufferGone(self._at, fact.cluster, fact.namespace, fact.name))
         )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
         self._simple: Mapping[str, PublishedFacts[Any]] = {
@@ -117,58 +117,58 @@ class SchedulingPublisher:
     def restore(self, _published: PublishedState, at: datetime) -> None:
         """Read back what was published before, and publish what differs. Raises LogUnavailable."""
         self._at = at
-        found = self._read()
-        self._published_shapes = found.shapes
-        self._nodes.restore(found.nodes)
-        self._budgets.restore(found.budgets)
-        self._controllers.restore(found.controllers)
-        self._priorities.restore(found.priorities)
-        self._namespaces.restore(found.namespaces)
-        self._buffers.restore(found.buffers)
-        self._pods.restore(found.pods)
+        published = self._read()
+        self._published_shapes = published.shapes
+        self._nodes.restore(published.nodes)
+        self._budgets.restore(published.budgets)
+        self._controllers.restore(published.controllers)
+        self._priorities.restore(published.priorities)
+        self._namespaces.restore(published.namespaces)
+        self._buffers.restore(published.buffers)
+        self._pods.restore(published.pods)
 
     def _read(self) -> PublishedScheduling:
-        found = PublishedScheduling()
+        published = PublishedScheduling()
         topic, partition = self._context.cluster_partition(TOPIC)
         for record in newest(self._context.log, topic, partition, MOST):
             match self._context.codec.decode_or_none(record):
                 case PodPlacementChanged(cluster=self._cluster) as event:
-                    found.pods[event.pod.uid] = event
+                    published.pods[event.pod.uid] = event
                 case PodPlacementRemoved(cluster=self._cluster) as event:
-                    found.pods.pop(event.pod.uid, None)
+                    published.pods.pop(event.pod.uid, None)
                 case PodShapeSeen(cluster=self._cluster) as event:
-                    found.shapes.add(event.shape)
+                    published.shapes.add(event.shape)
                 case NodeDetailsChanged(cluster=self._cluster) as event:
-                    found.nodes[event.node] = event
+                    published.nodes[event.node] = event
                 case NodeDetailsRemoved(cluster=self._cluster) as event:
-                    found.nodes.pop(event.node, None)
+                    published.nodes.pop(event.node, None)
                 case CapacityBufferSeen(cluster=self._cluster) as event:
-                    found.buffers[f"{event.namespace}/{event.name}"] = event
+                    published.buffers[f"{event.namespace}/{event.name}"] = event
                 case CapacityBufferGone(cluster=self._cluster) as event:
-                    found.buffers.pop(f"{event.namespace}/{event.name}", None)
+                    published.buffers.pop(f"{event.namespace}/{event.name}", None)
                 case event:
-                    self._read_object(found, event)
-        found.shapes &= {pod.shape for pod in found.pods.values()}
-        return found
+                    self._read_object(published, event)
+        published.shapes &= {pod.shape for pod in published.pods.values()}
+        return published
 
-    def _read_object(self, found: PublishedScheduling, event: object) -> None:
+    def _read_object(self, published: PublishedScheduling, event: object) -> None:
         match event:
             case PodDisruptionBudgetChanged(cluster=self._cluster):
-                found.budgets[f"{event.namespace}/{event.name}"] = event
+                published.budgets[f"{event.namespace}/{event.name}"] = event
             case PodDisruptionBudgetRemoved(cluster=self._cluster):
-                found.budgets.pop(f"{event.namespace}/{event.name}", None)
+                published.budgets.pop(f"{event.namespace}/{event.name}", None)
             case ReplicaControllerChanged(cluster=self._cluster):
-                found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
+                published.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
             case ReplicaControllerRemoved(cluster=self._cluster):
-                found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+                published.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
             case ObjectMetadataChanged(cluster=self._cluster):
-                found.namespaces[event.namespace] = event
+                published.namespaces[event.namespace] = event
             case ObjectMetadataRemoved(cluster=self._cluster):
-                found.namespaces.pop(event.namespace, None)
+                published.namespaces.pop(event.namespace, None)
             case ExpanderPrioritiesSeen(cluster=self._cluster):
-                found.priorities[f"{event.namespace}/{event.name}"] = event
+                published.priorities[f"{event.namespace}/{event.name}"] = event
             case ExpanderPrioritiesGone(cluster=self._cluster):
-                found.priorities.pop(f"{event.namespace}/{event.name}", None)
+                published.priorities.pop(f"{event.namespace}/{event.name}", None)
 
     # The cluster
 
@@ -214,29 +214,29 @@ class SchedulingPublisher:
         name = f"{budget.metadata.namespace}/{budget.metadata.name}"
         self._budgets.upsert(name, scheduling_facts.budget(budget, self._cluster, at))
 
-    def controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
+    def controller(self, kind: str, item: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         """A controller exists."""
         self._at = at
-        name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
-        self._controllers.put(name, scheduling_facts.controller(found, kind, self._cluster, at))
-        if isinstance(found, TEMPLATED):
-            self._publish_buffers(self._buffer_objects.workload(kind, found, at))
+        name = f"{kind}/{item.metadata.namespace}/{item.metadata.name}"
+        self._controllers.put(name, scheduling_facts.controller(item, kind, self._cluster, at))
+        if isinstance(item, TEMPLATED):
+            self._publish_buffers(self._buffer_objects.workload(kind, item, at))
 
-    def priorities(self, found: ConfigMapObject, at: datetime) -> None:
+    def priorities(self, config_map: ConfigMapObject, at: datetime) -> None:
         """The ConfigMap of the priority expander exists."""
         self._at = at
-        name = f"{found.metadata.namespace}/{found.metadata.name}"
-        self._priorities.upsert(name, priority_config_map.seen(found, self._cluster, at))
+        name = f"{config_map.metadata.namespace}/{config_map.metadata.name}"
+        self._priorities.upsert(name, priority_config_map.seen(config_map, self._cluster, at))
 
     def namespace(self, namespace: NamespaceObject, at: datetime) -> None:
         """A namespace exists."""
         self._at = at
         self._namespaces.put(namespace.metadata.name, update_resources.metadata(NAMESPACE, namespace, self._cluster, at))
 
-    def buffers(self, found: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
+    def buffers(self, item: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
         """A CapacityBuffer exists, or a PodTemplate that some may name."""
         self._at = at
-        self._publish_buffers(self._buffer_objects.see(found, at))
+        self._publish_buffers(self._buffer_objects.see(item, at))
 
     def _publish_buffers(self, names: Iterable[str]) -> None:
         for name in names:
@@ -345,27 +345,27 @@ class SchedulingPublisher:
         for facts in (*self._simple.values(), self._controllers, self._buffers, self._pods):
             facts.republish(at, older)
 
-    def seen(self, controller: str, found: KubeObject, at: datetime) -> None:  # one line for each kind
+    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:  # one line for each kind
         """What node scaling needs of an object."""
-        match found:
+        match item:
             case ScheduledPodObject():
-                self.pod(found, at)
+                self.pod(item, at)
             case DetailedNodeObject():
-                self.node(found, at)
+                self.node(item, at)
             case DisruptionBudgetObject():
-                self.budget(found, at)
+                self.budget(item, at)
             case CsiNodeObject():
-                self.drivers(found, at)
+                self.drivers(item, at)
             case ClaimObject() | VolumeObject() | StorageClassObject():
-                self.storage(found, at)
+                self.storage(item, at)
             case ConfigMapObject():
-                self.priorities(found, at)
+                self.priorities(item, at)
             case NamespaceObject():
-                self.namespace(found, at)
+                self.namespace(item, at)
             case CapacityBufferObject() | PodTemplateObject():
-                self.buffers(found, at)
+                self.buffers(item, at)
             case ControllerObject() | ReplicationControllerObject():
-                self.controller(controller, found, at)
+                self.controller(controller, item, at)
             case _:
                 pass
 
@@ -389,9 +389,8 @@ class SchedulingPublisher:
             self._release(shape)
 
     def _release(self, shape: str) -> None:
-        """Readers forget a shape with the last pod that cites it, so it must be published again for the next one."""
         self._uses[shape] -= 1
-        if not self._uses[shape]:
+        if not self._uses[shape]:  # readers forget it, too, so it must be published again for the next pod
             del self._uses[shape], self._shapes[shape]
             self._published_shapes.discard(shape)
 

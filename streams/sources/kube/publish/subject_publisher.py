@@ -14,7 +14,7 @@ class SubjectPublisher(Protocol):
     def restore(self, published: PublishedState, at: datetime) -> None:
         """Start from what the log has, and publish what differs. Raises LogUnavailable."""
 
-    def seen(self, controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
         """An object exists, new or changed. Raises ValueError for one that cannot be read; then `unread` follows.
 
         Raises NamesNothingError for one that is read and makes no fact.

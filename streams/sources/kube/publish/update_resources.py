@@ -65,7 +65,7 @@ def hpa(hpa: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
         if entry.type in _BY_RESOURCE
     ]
     resources = tuple(sorted({metric.name for metric in metrics}))
-    shares = tuple(dict.fromkeys(each for metric in metrics if (each := metric.utilization) is not None))
+    shares = tuple(dict.fromkeys(utilization for metric in metrics if (utilization := metric.utilization) is not None))
     return HpaTargetChanged(at, cluster, about.namespace, about.name, target.kind, target.name, resources, shares)
 
 
@@ -111,8 +111,7 @@ def _is_of_pods(name: str) -> bool:
     return name.startswith(_LIMITS) and name.removeprefix(_LIMITS) in _NATIVE
 
 
-_LONGEST_MARK = 63
-"""Characters of the value of an annotation that is kept, as of a label: longer ones are documents that change all the time."""
+_LONGEST_MARK = 63  # characters of an annotation's value, as of a label's: longer ones are documents that change all the time
 
 
 def metadata(kind: str, seen: NamespaceObject | ServiceAccountObject, cluster: str, at: datetime) -> ObjectMetadataChanged | None:

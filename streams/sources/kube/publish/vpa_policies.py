@@ -80,10 +80,8 @@ def _refuse_annotations(annotations: Mapping[str, str]) -> None:
 
 
 def _with_target(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
-    """With target and recommender.
-
-    If there are several recommenders, the first one counts, so that one of them reports the fault.
-    """
+    """With target and recommender."""
+    # Of several the first one counts, so that one of them reports the fault.
     names = tuple(recommender.name for recommender in spec.recommenders or ())[:1]
     return replace(bare, target_ref=_target(spec.target_ref), recommenders=names)
 
@@ -93,7 +91,7 @@ def _target(ref: TargetReference | None) -> TargetRef | None:
     return TargetRef(ref.kind, ref.name, ref.api_version) if ref is not None and named else None
 
 
-def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
+def _with_policies(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
     """With everything else. Raises ValueError that names the first invalid value and its place."""
     names = [recommender.name for recommender in spec.recommenders or ()]
     if len(names) > 1:
@@ -105,33 +103,35 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
     for reason in bounds.count("spec.resourcePolicy.containerPolicies", policies or (), bounds.MOST_CONTAINERS):
         raise ValueError(reason)
     return replace(
-        known,
+        bare,
         update_mode=optional_member("spec.updatePolicy.updateMode", update.update_mode, UpdateMode),
         min_replicas=None if min_replicas is None else int(min_replicas),
         evict_after_oom=None if evict_after is None else Seconds(evict_after),
         requirements=_requirements(update.eviction_requirements or ()),
         containers=_looked_up(
-            container_policies.read(f"spec.resourcePolicy.containerPolicies[{i}]", each) for i, each in enumerate(policies or ())
+            container_policies.read(f"spec.resourcePolicy.containerPolicies[{i}]", entry)
+            for i, entry in enumerate(policies or ())
         ),
         boost=container_policies.boost("spec.startupBoost", spec.startup_boost),
     )
 
 
 def _looked_up(policies: Iterable[ContainerPolicy]) -> tuple[ContainerPolicy, ...]:
-    """The entries that count: the first of several for one container, the last of several for `*`, as in upstream's look-up."""
-    found: dict[str, ContainerPolicy] = {}
+    """The entries that count: the first of several for one container, the last of several for `*`."""
+    # As in upstream's look-up (GetContainerResourcePolicy in pkg/utils/vpa/api.go), which goes through the list once.
+    counting: dict[str, ContainerPolicy] = {}
     for policy in policies:
-        if policy.container == "*" or policy.container not in found:
-            found[policy.container] = policy
-    return tuple(found.values())
+        if policy.container == "*" or policy.container not in counting:
+            counting[policy.container] = policy
+    return tuple(counting.values())
 
 
 def _requirements(given: Sequence[EvictionRequirementSpec]) -> tuple[EvictionRequirement, ...]:
-    found = []
-    for i, each in enumerate(given):
+    requirements = []
+    for i, entry in enumerate(given):
         path = f"spec.updatePolicy.evictionRequirements[{i}].changeRequirement"
-        change = optional_member(path, each.change_requirement, ChangeRequirement)
+        change = optional_member(path, entry.change_requirement, ChangeRequirement)
         if change is None:
             raise ValueError(f"{path} is missing")
-        found.append(EvictionRequirement(tuple(each.resources), change))
-    return tuple(found)
+        requirements.append(EvictionRequirement(tuple(entry.resources), change))
+    return tuple(requirements)

@@ -1,8 +1,7 @@
 """Publishes VPAs, and once for each the history in its checkpoints.
 
-A VPA that is new, or can be served for the first time, asks for the checkpoints of its namespace; the first time, once every VPA
-that exists is published, it is those of every namespace at once. Checkpoints are not validated here; the recommender refuses
-those that it cannot load.
+A VPA that is new, or can be served for the first time, asks for the checkpoints of its namespace. Checkpoints are not validated
+here; the recommender refuses those that it cannot load.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,9 +31,9 @@ class VpaPublisher:
         self._synced = self._requested = False
 
     def restore(self, published: Mapping[str, VpaChanged]) -> None:
-        """Start from what the log has. It may lack checkpoints, and publishing one again does no harm."""
+        """Start from what the log has."""
         self._facts.restore(published)
-        self._seeded.clear()
+        self._seeded.clear()  # the log may lack checkpoints, and publishing one again does no harm
         if self._requested:
             self._look_up(CheckpointLookup())
 
@@ -66,19 +65,21 @@ class VpaPublisher:
 
     def request_checkpoints(self) -> None:
         """No VPA is waiting. The first time after every VPA was seen, look up all checkpoints."""
-        if self._synced and not self._requested:
+        if self._synced and not self._requested:  # one list of all namespaces is cheaper than one for each of many VPAs
             self._requested = True
             self._look_up(CheckpointLookup())
 
-    def publish_checkpoints(self, namespace: str, found: Sequence[CheckpointObject]) -> None:
+    def publish_checkpoints(self, namespace: str, checkpoints_found: Sequence[CheckpointObject]) -> None:
         """These are all checkpoints of a namespace, or of every namespace where it is empty."""
         by_vpa: dict[tuple[str, str], list[CheckpointObject]] = {}
-        for each in found:
-            by_vpa.setdefault((each.metadata.namespace, each.spec.vpa_object_name), []).append(each)
+        for checkpoint in checkpoints_found:
+            by_vpa.setdefault((checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name), []).append(checkpoint)
         for _, vpa in sorted(self._served.items()):
             if vpa.uid not in self._seeded and namespace in ("", vpa.namespace):
                 self._seeded.add(vpa.uid)
-                checkpoints = sorted(by_vpa.get((vpa.namespace, vpa.name), ()), key=lambda each: each.spec.container_name)
+                checkpoints = sorted(
+                    by_vpa.get((vpa.namespace, vpa.name), ()), key=lambda checkpoint: checkpoint.spec.container_name
+                )
                 self._publisher.publish(*(checkpoint_seen(checkpoint, vpa, self._now()) for checkpoint in checkpoints))
 
     def _withdraw(self, vpa: VpaChanged) -> None:

@@ -31,8 +31,7 @@ _log = structlog.get_logger(__name__)
 class Lookups:
     """A queue of look-ups. Any thread may call `enqueue`, one calls `step`. No `namespaces` means that all are listed.
 
-    Namespaces take turns: one that needs ten thousand look-ups waits for them, and the others do not. A look-up that must be
-    repeated later lets the others go first.
+    A look-up that must be repeated later lets the others go first.
     """
 
     def __init__(self, list_watch: ListWatch, scales: ScaleClient, namespaces: tuple[str, ...] = ()) -> None:
@@ -79,6 +78,7 @@ class Lookups:
 
     def _take_turn(self) -> LookupChange:
         """The first look-up of the namespace whose turn it is, which then goes to the end."""
+        # One that needs ten thousand look-ups waits for them, and the others do not.
         namespace = next(iter(self._queues))
         waiting = self._queues.pop(namespace)
         lookup = waiting.popleft()
@@ -94,17 +94,17 @@ class Lookups:
             return ScaleFound(key, None, str(error))
 
     def _list_checkpoints(self, lookup: CheckpointLookup) -> list[Notification]:
-        """A look-up that may yet succeed goes back into the queue, even if the server dropped the list while we read it."""
+        resources = self._resources(lookup.namespace)
         try:
-            found = tuple(each for resource in self._resources(lookup.namespace) for each in self._list_if_allowed(resource))
-        except (TryAgain, Outdated) as error:
+            checkpoints = tuple(checkpoint for resource in resources for checkpoint in self._list_if_allowed(resource))
+        except (TryAgain, Outdated) as error:  # it may yet succeed, even if the server dropped the list while we read it
             self.enqueue(lookup, min(error.after, 30.0) if isinstance(error, TryAgain) else 1.0)
             return []
-        return [CheckpointsFound(lookup.namespace, found)]
+        return [CheckpointsFound(lookup.namespace, checkpoints)]
 
     def _resources(self, namespace: str) -> list[ApiResource[CheckpointObject]]:
         wanted = [namespace] if namespace else list(self._namespaces)
-        return [namespaced(CHECKPOINTS, each) for each in wanted] or [CHECKPOINTS]
+        return [namespaced(CHECKPOINTS, name) for name in wanted] or [CHECKPOINTS]
 
     def _list_if_allowed(self, resource: ApiResource[CheckpointObject]) -> list[CheckpointObject]:
         """No checkpoints where we may not read them or their type is not installed."""
@@ -117,15 +117,15 @@ class Lookups:
             return []
 
     def _list(self, resource: ApiResource[CheckpointObject]) -> list[CheckpointObject]:
-        found = []
+        checkpoints = []
         for page in self._list_watch.list_pages(resource):
             for item in page.items:
                 if item.object is None:
                     name = f"{item.metadata.namespace}/{item.metadata.name}"
                     _log.error("an object cannot be read", resource=resource.name, object=name, reason=item.fault)
                 else:
-                    found.append(item.object)
-        return found
+                    checkpoints.append(item.object)
+        return checkpoints
 
 
 def _namespace(lookup: LookupChange) -> str:

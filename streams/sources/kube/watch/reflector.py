@@ -21,13 +21,10 @@ from streams.sources.kube.watch.watched_resources import ResourceWatch
 _log = structlog.get_logger(__name__)
 FIRST_WAIT = Seconds(0.25)
 LONGEST_WAIT = Seconds(30.0)
-FORBIDDEN_WAIT = Seconds(60.0)
-"""Somebody may grant the right or install the type later; until then the server need not be asked often."""
+FORBIDDEN_WAIT = Seconds(60.0)  # somebody may grant the right or install the type later, but hardly within seconds
+# After so many refusals in a row, list again: a server that was restored from a backup never knows our version. It also takes so
+# many before a type that was there counts as uninstalled.
 MOST_REFUSALS = 5
-"""After so many refusals in a row, list again: a server that was restored from a backup never knows our version.
-
-It also takes so many before a type that was there counts as uninstalled.
-"""
 MOST_DOUBLINGS = 4
 """The pause after a stream that ends without an event doubles up to so many times."""
 Notify = Callable[[Sequence[Notification]], None]
@@ -80,9 +77,9 @@ class Reflector:
         return Seconds(0.0)
 
     def _not_served(self, error: NotServed) -> None:
-        """Objects are deleted before their type. So while we know some, the 404 may be an error of the server or of a proxy."""
         self._version = None
         self._failures += 1
+        # Objects are deleted before their type. So while we know some, the 404 may be an error of the server or of a proxy.
         if self._versions and self._failures < MOST_REFUSALS:
             self._report_failed(error)
         else:
@@ -96,7 +93,6 @@ class Reflector:
         self._report_synced()
 
     def _watch(self, version: str) -> Seconds:
-        """Waits longer after each stream without an event, in case the server ends every stream at once."""
         events = self._list_watch.watch(self.watch.resource, version)
         self._report_synced()
         empty_streams = self._empty_streams + 1
@@ -105,6 +101,7 @@ class Reflector:
             self._version = event.item.metadata.resource_version or self._version
             self._failures = empty_streams = 0
         self._failures, self._empty_streams = 0, empty_streams
+        # Longer after each stream without an event, in case the server ends every stream at once.
         return Seconds(FIRST_WAIT * 2 ** min(empty_streams - 1, MOST_DOUBLINGS) if empty_streams else 0.0)
 
     def _notifications(self, event: WatchEvent[KubeObject]) -> list[Notification]:
@@ -116,10 +113,7 @@ class Reflector:
         return []
 
     def _seen(self, item: ListedObject[KubeObject]) -> list[Notification]:
-        """Report an object, unless this version was reported.
-
-        Another uid under the same name means that the former object is gone.
-        """
+        """Report an object, unless this version was reported."""
         key, identity = _key(item.metadata), (item.metadata.uid, item.metadata.resource_version)
         reported = self._versions.get(key)
         if reported == identity:
@@ -129,6 +123,7 @@ class Reflector:
             if not item.metadata.name:
                 return []
             identity = (identity[0] or ("" if reported is None else reported[0]), identity[1])
+        # Another uid under the same name means that the former object is gone.
         another = reported is not None and "" not in (reported[0], identity[0]) and reported[0] != identity[0]
         before: list[Notification] = [self._forget(key)] if another else []
         self._versions[key] = identity
@@ -157,8 +152,8 @@ class Reflector:
             self._notify([WatchFailed(self.watch.name, str(error), error.detail is OutcomeDetail.FORBIDDEN)])
 
     def _failed(self, error: EdgeError, longest: Seconds) -> Seconds:
-        """Report a second break in a row, or one before the first list is complete; the next step resumes after a single one."""
         self._failures += 1
+        # A single break is no news, because the next step resumes after it; one before the first list is complete is.
         if self._failures > 1 or self._in_sync is None:
             self._report_failed(error)
         wait = FIRST_WAIT * 2 ** min(self._failures - 1, 10)

@@ -13,7 +13,8 @@ from schemas.names import PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Seconds
 from streams import log_range
-from streams.consumers.executing.executor import Executor, encode_outcome
+from streams.consumers.executing.acting_consumer import encode_outcome
+from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.errors import LogUnavailable, Unreachable
@@ -234,7 +235,7 @@ def test_nothing_is_done_before_the_whole_log_was_read(scene: ConsumerScene) -> 
     scene.tick(scene.cluster.now)
     pod = scene.pod()
     other = ActionFinished("i", START, "other", Action.EVICT, Result.DONE, "", Subject.of_pod(pod.workload, pod.pod))
-    log.append([encode_outcome(scene.context, other, cause=())])
+    log.append([encode_outcome(scene.context, other, source="")])
     scene.plan(eviction_of(pod))
     with pytest.raises(LogUnavailable, match="nothing came"):
         evictor(scene.context, scene.client).poll_once()
