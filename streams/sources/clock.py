@@ -1,10 +1,8 @@
 """The clock source: appends a tick to the topic `clock` once each period. A tick says how far each partition had got.
 
 The number of a tick is its time, rounded down to the period, and each says after which one it comes. So any number of clocks may
-run, freeze and restart: of two ticks that come after the same one, only the first counts. A clock that runs ahead would do harm:
-stages would act on its tick, and no honest tick would count until time has caught up. So before its first tick, from time to
-time, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too
-far apart. Event time other than real time must lie in the past, because a tick far ahead of real time does not count.
+run, freeze and restart: of two ticks that come after the same one, only the first counts. A clock compares itself with the broker
+and appends nothing while the two are too far apart.
 """
 
 import time
@@ -29,11 +27,9 @@ from streams.sources.time_base import TimeBase
 from streams.sources.truncated_partition_filler import TruncatedPartition, TruncatedPartitionFiller
 from streams.topics import CLOCK, RULES, TOPICS, Topics
 
+# A turn then has no fact without the policy or the pause that was in the log before it, and no policy without earlier rules.
 ASKED_LAST = (frozenset({"policies", "control"}), frozenset({RULES}))
-"""Topics (short names) whose ends are asked for after all others, in this order.
-
-A turn then has no fact without the policy or the pause that was in the log before it, and no policy without earlier rules.
-"""
+"""Topics (short names) whose ends are asked for after all others, in this order."""
 FULL_MS = 60_000
 """Event time between two ticks that list all partitions, so that readers may begin there."""
 
@@ -108,8 +104,7 @@ class TickWriter:
 
         Returns the number appended; None if one that is not below it counts already. Raises LogUnavailable.
 
-        What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted. At real time
-        `wall`, if it is given, a tick that is not after it counts where nobody wrote between, so it is not read back.
+        A tick that is not after real time `wall`, if that is given, counts where nobody wrote between, so it is not read back.
         """
         self.lost = {}
         if not self._wrote_last and self._counted_before(number) is None:
@@ -123,6 +118,7 @@ class TickWriter:
             self._reader = ClockReader(self._log, self._topics)
         if (lost or clock.offset > self._reader.counted.next) and self._counted_before(number) is None:
             return None
+        # What moved is told by what counts, and not by what this writer wrote last: its last tick may not have counted.
         counted = self._reader.counted
         if number <= counted.number:
             return None
@@ -132,10 +128,10 @@ class TickWriter:
             number, ends = made_up.number, dict(made_up.ends)
         full = counted.last is None or not 0 <= number - self._full < FULL_MS
         # An end never goes back, even if a log has lost its own: readers would not count the tick.
-        said = {at: max(end.offset, counted.end(*at)) for at, end in ends.items() if full or end.offset > counted.end(*at)}
+        moved = {at: max(end.offset, counted.end(*at)) for at, end in ends.items() if full or end.offset > counted.end(*at)}
         if full:
-            said = counted.ends | said
-        record = ClockRecord(number, self._draw(number), counted.place, said, full, more=made_up is not None)
+            moved = counted.ends | moved
+        record = ClockRecord(number, self._draw(number), counted.place, moved, full, more=made_up is not None)
         self._append(record.encode(self._topics.wire(CLOCK)), sure=wall is not None and number <= wall)
         self._full = number if full else self._full
         return number
@@ -162,9 +158,9 @@ class TickWriter:
         if not self._names:
             self._names = tuple(t.name for t in TOPICS if has_topic(self._log, self._topics.wire(t.name)))
         ends: dict[tuple[str, int], LogEnd] = {}
-        for together in (set(self._names).difference(*ASKED_LAST), *(asked.intersection(self._names) for asked in ASKED_LAST)):
+        for together in (set(self._names).difference(*ASKED_LAST), *(names.intersection(self._names) for names in ASKED_LAST)):
             ends |= clock_log.ends_of(self._log, self._topics, together)
-        for name in (CLOCK, *(name for asked in ASKED_LAST for name in asked)):
+        for name in (CLOCK, *(name for names in ASKED_LAST for name in names)):
             for at in ((name, partition) for partition in range(self._topics.count(name)) if name in self._names):
                 if at not in ends:
                     raise LogUnavailable(f"{log_ends.unanswered(at)} No tick is written")
@@ -218,7 +214,7 @@ class Clock:
         """Tick until `stop()`. Retries what may pass: a missed tick does no harm, because the next one closes the turn."""
         while not stop():
             try:
-                if self.step() is not None:
+                if self.step() is not None:  # ticks are appended again, so the next skew is worth a line again
                     self._skewed = False
                 self._sleep(self.wait())
             except TryAgain as error:
@@ -227,7 +223,7 @@ class Clock:
                 self._skewed = True
                 self._sleep(error.after)
             except LogUnavailable:  # the process logs that
-                self._last_look = None
+                self._last_look = None  # who knows how long the log was away: compare the clocks anew
                 self._sleep(1.0)
 
     def step(self) -> int | None:
@@ -259,8 +255,8 @@ class Clock:
         wall = self._now()
         behind = self._makes_up or (self._timing.every_tick and self._last >= 0)
         written = self._last if behind else self._due(wall)
-        left = (base.wall(written + period) - wall) / 1000
-        return min(max(left, 0.001), period / base.speed / 1000)
+        seconds = (base.wall(written + period) - wall) / 1000
+        return min(max(seconds, 0.001), period / base.speed / 1000)
 
     def _warn_of_future(self, number: int) -> None:
         """Warn of a tick of the future: it cannot be taken back, but operators should know what the turns wait for."""
@@ -280,6 +276,7 @@ class Clock:
 
     def _check_skew(self, wall: int) -> None:
         """Compare with the broker at the start, every `check_ms`, and when this machine's time has jumped since the last step."""
+        # A clock that runs ahead does harm: stages act on its tick, and no honest tick counts until time has caught up.
         looked, self._last_look = self._last_look, None
         timing = self._timing
         jumped = looked is None or not 0 <= wall - looked <= timing.skew_ms
@@ -289,18 +286,13 @@ class Clock:
         self._last_look = wall
 
 
-# How far this machine's time and the log's are apart.
-#
-# A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. A
-# probe is a record of the clock's topic with a key of its own, and so counts for nothing.
-
-
 def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
     """Append a probe and compare its timestamp with our time around it.
 
     Raises TryAgain beyond `bound_ms`. A log without timestamps (`timestamp_ms` -1) cannot be compared, and passes.
     """
     before = now()
+    # A record's timestamp is the broker's (LogAppendTime). A probe has a key of its own, and so counts for nothing.
     places = log.append([NewRecord(topics.wire(CLOCK), PARTITION, PROBE, b"%d" % before)])
     after = now()
     for probe in _read_back(log, places):
@@ -317,17 +309,17 @@ def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int)
 
 
 def _read_back(log: Log, places: Sequence[Place]) -> Iterator[Record]:
-    left = {(place.topic, place.partition): place.offset for place in places}
-    while left:
-        found = log.poll(left, wait=5.0, limit=len(left) * 4)
-        if not found:
-            (topic, partition), offset = next(iter(left.items()))
+    missing = {(place.topic, place.partition): place.offset for place in places}
+    while missing:
+        records = log.poll(missing, wait=5.0, limit=len(missing) * 4)
+        if not records:
+            (topic, partition), offset = next(iter(missing.items()))
             raise LogUnavailable(
                 f"the probe at {topic}:{partition}:{offset} was written but cannot be read back; is the log keeping anything?"
             )
-        for record in found:
-            if left.get((record.topic, record.partition)) == record.offset:
-                del left[record.topic, record.partition]
+        for record in records:
+            if missing.get((record.topic, record.partition)) == record.offset:
+                del missing[record.topic, record.partition]
                 yield record
 
 

@@ -1,8 +1,7 @@
 """The ticks that a clock makes up for where so much came while none ticked that one turn of it would fill a worker's memory.
 
 A tick made up for has a time of before, and the ends that partitions had then, by the times at which the log took their
-records. So its turn is about the one that would have been: nothing seems silent or late that was not, and what it decides is as
-old as what it was decided from. Where less came, one tick names it all, however long no clock ticked.
+records. Where less came, one tick names it all, however long no clock ticked.
 """
 
 import math
@@ -22,7 +21,7 @@ MOST_OF_COLUMNS = 200
 """The same for records of usage, which hold a thousand rows each."""
 COLUMNS = frozenset({"pod-metrics", "load-metrics"})
 BEFORE_FACTS_MS = 60_000
-"""How much more of policies, rules and control is named. No turn lacks any from before its facts, and brokers' times differ."""
+"""How much more of policies, rules and control is named, because brokers' times differ."""
 
 Ends = Mapping[tuple[str, int], LogEnd]
 
@@ -55,9 +54,11 @@ class LateTicks:
             middle = (low + high + 1) // 2
             came = self._taken(full, middle * self._period)
             low, high = (low, middle - 1) if any(came.get(at, math.inf) > most for at, most in full.items()) else (middle, high)
+        # The turn is then about the one that would have been: nothing seems silent or late that was not.
         late = low * self._period
         if late >= number:
             return None
+        # No turn may lack a policy, a rule or a pause from before its facts, so more of these is named.
         facts = [at for at in ends if at[0] not in self._sooner]
         rest = [at for at in ends if at[0] in self._sooner]
         then = self._taken(facts, late) | self._taken(rest, late, further_ms=BEFORE_FACTS_MS)
@@ -69,6 +70,7 @@ class LateTicks:
         for (name, partition), end in ends.items():
             most, begin = MOST_OF_COLUMNS if name in COLUMNS else MOST, counted.end(name, partition)
             if end.offset - begin > most:
+                # What retention has removed in the meantime costs a worker nothing.
                 begin = max(begin, self._log.begin(self._topics.wire(name), partition))
                 if end.offset - begin > most:
                     full[name, partition] = begin + most

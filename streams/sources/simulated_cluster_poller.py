@@ -2,12 +2,8 @@
 
 Each look publishes a PodChanged for each pod that differs from its newest record, a PodDeleted for each that is gone, a
 ContainerOOMKilled for each kill that was not published yet, and a MetricsScraped for each partition; each minute a
-SourceReported. An unchanged pod is published again every few hours, so that a quiet cluster does not look like a dead source. Pod
-facts go to both pod topics. Everything is sorted, so that the same cluster gives the same records. The source judges nothing and
-reads no clock: `at` is event time.
-
-After a restart it publishes every pod again, which is harmless. It reads back, within a bound, what was published before, so that
-it notices pods that were deleted meanwhile and repeats no kill.
+SourceReported. Pod facts go to both pod topics. Everything is sorted, so that the same cluster gives the same records. The source
+judges nothing and reads no clock: `at` is event time. After a restart it publishes every pod again, which is harmless.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +62,7 @@ class SimulatedClusterPoller:
 
         The first scrape needs the log, to know what was published before. It raises LogUnavailable without it.
         """
-        if self._published is None:
+        if self._published is None:  # so that it notices pods that were deleted meanwhile, and repeats no kill
             self._published = read_pods(self._context)
         pods, usage = self._client.pods(), self._usage(at)  # both before anything is noted as published, for each may fail
         kills = list(self._kills(pods, self._published))  # first, because they look at what was published last
@@ -102,15 +98,16 @@ class SimulatedClusterPoller:
     def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
         for pod in pods:
             before = self._current.get(pod.pod.uid)
-            known, self._looked[pod.pod.uid] = pod is self._looked.get(pod.pod.uid), pod
-            if before is None or at - before.at >= REPUBLISH_AFTER or (not known and pod_changed(pod, before.at) != before):
+            same, self._looked[pod.pod.uid] = pod is self._looked.get(pod.pod.uid), pod
+            # An unchanged pod is published again after hours, so that a quiet cluster does not look like a dead source.
+            if before is None or at - before.at >= REPUBLISH_AFTER or (not same and pod_changed(pod, before.at) != before):
                 changed = self._current[pod.pod.uid] = pod_changed(pod, at)
                 yield from self._pod_records(changed)
 
     def _gone(self, pods: Sequence[Pod], at: datetime, published: PublishedState) -> Iterable[NewRecord]:
         here = {pod.pod.uid for pod in pods}
-        gone = [known for uid, known in published.pods.items() if uid not in here]
-        for workload, pod in sorted(gone, key=lambda known: (known[0].key, known[1].name, known[1].uid)):
+        gone = [published_pod for uid, published_pod in published.pods.items() if uid not in here]
+        for workload, pod in sorted(gone, key=lambda gone_pod: (gone_pod[0].key, gone_pod[1].name, gone_pod[1].uid)):
             self._current.pop(pod.uid, None)
             self._looked.pop(pod.uid, None)
             published.forget_pod(pod.uid)
@@ -127,13 +124,14 @@ class SimulatedClusterPoller:
         """The container as it was when the run began that was killed: what was seen before, if that is newer than the run."""
         before = self._current.get(pod.pod.uid)
         seen = before.containers if before is not None and kill.started is not None and kill.started <= before.at else ()
-        return next(each for each in (*seen, *pod.containers) if each.name == kill.container)
+        return next(container for container in (*seen, *pod.containers) if container.name == kill.container)
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
-        """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""
+        """The usage that was not published before."""
         if not usage:
             return []
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
+        # Metrics servers measure less often than we poll: what was published before is no new sample.
         before, self._usage_at = self._usage_at, {(used.namespace, used.pod): used.at for used in usage}
         rows = [
             row

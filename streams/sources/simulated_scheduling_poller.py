@@ -44,8 +44,8 @@ class SimulatedSchedulingPoller:
         if not self._restored:
             self._facts.restore(PublishedState(), at)
         changes = self._look()
-        for kind, found in changes.seen:
-            self._see(kind, found, at)
+        for kind, item in changes.seen:
+            self._see(kind, item, at)
         for gone in changes.gone:
             self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), "", at)
         if not self._restored:
@@ -56,17 +56,17 @@ class SimulatedSchedulingPoller:
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
         return self._outbox.flush()
 
-    def _see(self, kind: str, found: Json, at: datetime) -> None:
+    def _see(self, kind: str, item: Json, at: datetime) -> None:
         """An object is new or changed. Raises ValueError for an unknown kind."""
         match kind:
             case "nodes":
-                self._facts.node(typed_json.convert(found, DetailedNodeObject), at)
+                self._facts.node(typed_json.convert(item, DetailedNodeObject), at)
             case "pods":
-                self._facts.pod(typed_json.convert(found, ScheduledPodObject), at)
+                self._facts.pod(typed_json.convert(item, ScheduledPodObject), at)
             case "poddisruptionbudgets":
-                self._facts.budget(typed_json.convert(found, DisruptionBudgetObject), at)
+                self._facts.budget(typed_json.convert(item, DisruptionBudgetObject), at)
             case "replicasets":
-                self._facts.controller("ReplicaSet", typed_json.convert(found, ControllerObject), at)
+                self._facts.controller("ReplicaSet", typed_json.convert(item, ControllerObject), at)
             case _:
                 msg = f"'{kind}' decides nothing about scheduling"
                 raise ValueError(msg)

@@ -1,8 +1,7 @@
 """Ends in force that a log does not reach, because it lost its own: an unclean election, a lost disk, a topic that was made anew.
 
-A turn waits for the end in force, and on a quiet topic the next record may come in a month. So what is lost is replaced by
-records that are nothing to any reader, once the same leader has said for ten seconds that it has no more. A leader that has just
-been elected may only not know better yet, and a person should see what happened to a log that lost very much.
+What is lost is replaced by records that are nothing to any reader, once the same leader has said for ten seconds that it has no
+more: a turn waits for the end in force, and on a quiet topic the next record may come in a month.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,18 +59,19 @@ class TruncatedPartitionFiller:
     def look(self, lost: Mapping[tuple[str, int], TruncatedPartition], wall: int) -> None:
         """Take in what the leaders say now; `wall` is real time in milliseconds."""
         before, self._since = self._since, {}
-        for place, found in lost.items():
-            epoch, since = before.get(place, (found.end.epoch, wall))
+        for place, partition in lost.items():
+            epoch, since = before.get(place, (partition.end.epoch, wall))
             if place not in before:
-                self._warn(f"{found}: turns wait. {self._says_what_comes(found)}")
-            self._since[place] = found.end.epoch, since if epoch == found.end.epoch else wall
-            if wall - self._since[place][1] >= PATIENCE_MS and found.missing <= self._most:
-                self._fill(found, wall)
+                self._warn(f"{partition}: turns wait. {self._says_what_comes(partition)}")
+            # A leader that was just elected may only not know better yet: its patience begins anew.
+            self._since[place] = partition.end.epoch, since if epoch == partition.end.epoch else wall
+            if wall - self._since[place][1] >= PATIENCE_MS and partition.missing <= self._most:
+                self._fill(partition, wall)
 
-    def _says_what_comes(self, found: TruncatedPartition) -> str:
-        if found.missing > self._most:
+    def _says_what_comes(self, lost: TruncatedPartition) -> str:
+        if lost.missing > self._most:  # a person should see what happened to a log that lost so much
             return (
-                f"It lacks {found.missing} records, more than clock.fill_most, {self._most}, so nothing is done before a person "
+                f"It lacks {lost.missing} records, more than clock.fill_most, {self._most}, so nothing is done before a person "
                 "has looked; with a higher one, records that are nothing take the place of what is lost"
             )
         return f"If its leader says so for {PATIENCE_MS // 1000} s, records that are nothing take the place of what is lost"
@@ -81,5 +81,6 @@ class TruncatedPartitionFiller:
         try:
             self._log.append([NewRecord(wire, lost.partition, FILL, b"")] * count)
         except UllageError as error:
+            # As if the leader had begun to say so only later, so that the next try comes after AGAIN_MS.
             self._since[lost.topic, lost.partition] = lost.end.epoch, wall + AGAIN_MS - PATIENCE_MS
             self._warn(f"'{lost.topic}:{lost.partition}' was not filled up: {error}")

@@ -1,8 +1,4 @@
-"""Whose scaling activities are read when: a group that has changed at once, one that goes on lacking nodes ever more seldom.
-
-AWS counts calls of all programs of an account together, so what a shortage of hours costs is bounded: by a pause of each group
-that doubles, and by the calls of one minute for all groups.
-"""
+"""Whose scaling activities are read when: a group that has changed at once, one that goes on lacking nodes ever more seldom."""
 
 from collections import deque
 from collections.abc import Collection, Iterable
@@ -11,6 +7,7 @@ from datetime import datetime, timedelta
 
 FIRST, LONGEST = timedelta(seconds=1), timedelta(seconds=60)
 """The first pause of a group, and the longest."""
+# AWS counts calls of all programs of an account together, so what a shortage of hours costs is bounded.
 MOST_A_MINUTE = 60
 MINUTE = timedelta(minutes=1)
 
@@ -37,13 +34,13 @@ class ActivityTurns:
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in set(names) and name not in changed}
         due = [name for name in names if self._is_due(name, at)]
         due.sort(key=lambda name: self._pauses[name].asked if name in self._pauses else datetime.min.replace(tzinfo=at.tzinfo))
-        asked = due[: max(MOST_A_MINUTE - len(self._calls), 0)]
-        self.waiting = len(due) - len(asked)
-        for name in asked:
+        turns = due[: max(MOST_A_MINUTE - len(self._calls), 0)]
+        self.waiting = len(due) - len(turns)
+        for name in turns:
             before = self._pauses.get(name)
             self._pauses[name] = _Pause(at, FIRST if before is None else min(2 * before.length, LONGEST))
-        self._calls.extend(at for _ in asked)
-        return asked
+        self._calls.extend(at for _ in turns)
+        return turns
 
     def _is_due(self, name: str, at: datetime) -> bool:
         pause = self._pauses.get(name)

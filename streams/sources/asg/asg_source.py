@@ -1,7 +1,7 @@
 """The asg source: polls AWS for the groups that we scale, and publishes what changed.
 
-Groups are named one by one, with bounds of their own, or found by their tags. While a group is below its desired size, each poll
-reads its scaling activities, and a failure becomes a fact at once. An AWS error about one group does not affect the others; after
+Groups are named one by one, with bounds of their own, or found by their tags. While a group is below its desired size, its
+scaling activities are read, and a failure becomes a fact at once. An AWS error about one group does not affect the others; after
 one about all of them the source reports that it sees nothing. The source changes nothing in AWS and reads no clock.
 """
 
@@ -101,8 +101,8 @@ class AsgSource:
         self._states: dict[str, InstanceState] = {}
         self._states_after: datetime | None = None
         self._turns = ActivityTurns()
-        self.period = REPORT_PERIOD
-        """How often it says that it is running. Longer where it is asked to look less often, or it would seem silent."""
+        self.period = REPORT_PERIOD  # longer where it is asked to look less often, or it would seem silent
+        """How often it says that it is running."""
         self._reported: tuple[datetime, tuple[object, ...]] | None = None
         self._logged: dict[str, str] = {}
         self._lacks: dict[str, str] = {}
@@ -139,24 +139,26 @@ class AsgSource:
 
     def _groups(self) -> list[AutoScalingGroup]:
         """All our groups, by name; configured bounds win."""
-        sizes = {one.name: one for one in self._selection.explicit}
+        sizes = {bounds.name: bounds for bounds in self._selection.explicit}
         tags = self._selection.tags
         named = self._client.groups(list(sizes))
         there = {group.name: group for group in named}
         for name, bounds in sizes.items():
             self._lack(f"group {name}", _mismatch(bounds, there.get(name)))
         tagged = self._client.groups_with_tags(tags) if tags else []
-        asked = ", ".join(f"{key}={value}" if value else key for key, value in tags.items())
-        self._lack("tags", f"no group carries all tags of aws.discovery: {asked}" if tags and not tagged else "")
+        shown = ", ".join(f"{key}={value}" if value else key for key, value in tags.items())
+        self._lack("tags", f"no group carries all tags of aws.discovery: {shown}" if tags and not tagged else "")
         ours = [replace(group, least=sizes[group.name].least, most=sizes[group.name].most) for group in named]
         return sorted([*ours, *(group for group in tagged if group.name not in sizes)], key=lambda group: group.name)
 
     def _look_at_rivals(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
         self._rivals.look(groups, at)
-        said = dict.fromkeys(self._rivals.sentences(groups))
-        for about in [about for about in self._lacks if about.startswith(_BESIDE) and about.removeprefix(_BESIDE) not in said]:
+        sentences = dict.fromkeys(self._rivals.sentences(groups))
+        for about in [
+            about for about in self._lacks if about.startswith(_BESIDE) and about.removeprefix(_BESIDE) not in sentences
+        ]:
             self._lack(about)
-        for sentence in said:
+        for sentence in sentences:
             self._lack(f"{_BESIDE}{sentence}", sentence)
 
     def _publish_groups(self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime) -> set[str]:
@@ -201,7 +203,8 @@ class AsgSource:
 
     def _learn_states(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
         """Look up new instances in EC2. What it refuses is left out of the facts, and looked up again after a while."""
-        new = [one.id for group in groups for one in group.instances if one.id not in self._states and not one.warm]
+        instances = (instance for group in groups for instance in group.instances)
+        new = [instance.id for instance in instances if instance.id not in self._states and not instance.warm]
         if not new or (self._states_after is not None and at < self._states_after):
             return
         try:
@@ -216,7 +219,7 @@ class AsgSource:
         """The failures of these groups that were not published before, oldest first."""
         since = at - ACTIVITY_SPAN
         published.forget_activities(since - ACTIVITY_SPAN)
-        found: list[ScalingActivityFailed] = []
+        failures: list[ScalingActivityFailed] = []
         refusal = ""
         for group in groups:
             try:
@@ -224,16 +227,16 @@ class AsgSource:
             except EdgeError as error:
                 refusal = refusal or str(error)
                 continue
-            for one in reversed(activities):
-                fact = group_facts.activity_failed(self._context.cluster, group, one, at)
-                if one.failed and one.id not in published.activities and self._fits(fact):
-                    published.activities[one.id] = at
-                    found.append(fact)
+            for activity in reversed(activities):  # AWS gives the newest first
+                fact = group_facts.activity_failed(self._context.cluster, group, activity, at)
+                if activity.failed and activity.id not in published.activities and self._fits(fact):
+                    published.activities[activity.id] = at
+                    failures.append(fact)
         if groups:
             self._lack("activities", refusal)
         late = f"{self._turns.waiting} groups that lack nodes wait for their turn, with {MOST_A_MINUTE} calls a minute at most"
         self._lack("turns", late if self._turns.waiting else "")
-        return found
+        return failures
 
     def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> bool:
         """Publish what AWS announces, and remove from the queue what is in the log; False when the queue may have more.
@@ -245,7 +248,7 @@ class AsgSource:
                 messages = self._client.messages(queue)
                 self._lack("queue")
                 facts = [fact for message in messages for fact in self._noticed(message, published, at) if self._fits(fact)]
-                if not messages or not self._append(facts):
+                if not messages or not self._append(facts):  # what the log has not taken stays in the queue
                     return True
                 self._client.remove_messages(queue, messages)
         except EdgeError as error:
@@ -287,6 +290,7 @@ class AsgSource:
         self._outbox.publish(facts=[*records, *more], scrapes=())
         flushed = self._outbox.flush()
         if flushed and self._outbox.report_losses():
+            # Facts were dropped, so the log does not hold what is believed to be published: read it again, as at a start.
             self._published = None
             return False
         return flushed
@@ -318,11 +322,11 @@ class AsgSource:
             _log.warning("the asg source goes on without something", about=about, reason=what)
 
 
-def _mismatch(ours: GroupBounds, found: AutoScalingGroup | None) -> str:
+def _mismatch(ours: GroupBounds, group: AutoScalingGroup | None) -> str:
     """The fault in a group's configured bounds; empty if there is none."""
-    if found is None:
+    if group is None:
         return f"group '{ours.name}', which aws.groups names, is not in AWS: check its name and aws.region"
-    if ours.least >= found.least and ours.most <= found.most:
+    if ours.least >= group.least and ours.most <= group.most:
         return ""
-    allowed = f"AWS allows {found.least} to {found.most} and refuses what is beyond"
+    allowed = f"AWS allows {group.least} to {group.most} and refuses what is beyond"
     return f"group '{ours.name}' may have {ours.least} to {ours.most} nodes by aws.groups; {allowed}"

@@ -24,7 +24,7 @@ def group_seen(  # noqa: PLR0913  # what is known of a group, by keyword
     refreshing: bool = False,
 ) -> NodeGroupSeen:
     """The fact about a group. `template` describes a new node of it, or is a sentence on why that is unknown."""
-    known = template if isinstance(template, NodeTemplateSeen) else None
+    template_seen = template if isinstance(template, NodeTemplateSeen) else None
     return NodeGroupSeen(
         at,
         cluster,
@@ -32,7 +32,7 @@ def group_seen(  # noqa: PLR0913  # what is known of a group, by keyword
         group.least,
         min(group.most, MOST_NODES),  # AWS allows millions for a group without a real limit
         group.desired,
-        template=known,
+        template=template_seen,
         no_template=template if isinstance(template, str) else "",
         zones=group.zones,
         instance_types=_types(group, launch),

@@ -1,8 +1,7 @@
 """How each group would start an instance: its launch template's version, its type and its size, looked up once and cached.
 
-A version that is a number never changes. `$Default` and `$Latest` are looked up again after a minute, so that a new version of a
-template is seen as soon as new instances would be started from it. A refusal by AWS is cached as a sentence for a minute, too, so
-that one group whose template cannot be read does not delay the others.
+A version that is a number never changes. `$Default` and `$Latest` are looked up again after a minute. A refusal by AWS is cached
+as a sentence for a minute, too.
 """
 
 from collections.abc import Callable
@@ -38,8 +37,7 @@ class LaunchDetails:
 
     `fitting`: the first type that fits where the group demands attributes instead of a type. `version` names what a new instance
     would come from: `lt-0abc:7`, or the name of a launch configuration; `own_versions`: those of types with a template of their
-    own. `failure`: why it is unknown. `managed`: EKS's
-    description of the group, None if it is no EKS group or EKS does not answer.
+    own. `failure`: why it is unknown. `managed`: EKS's description of the group; None if it is not EKS's, or EKS does not answer.
     """
 
     version: str = ""
@@ -77,6 +75,7 @@ class LaunchLookups:
         try:
             return replace(self._look_up(group, at), managed=self._managed_by_eks(group, at))
         except EdgeError as error:
+            # Kept, so that one group whose template cannot be read does not delay the others in each look.
             self._failures[group.name] = _Kept(at + MOVING, str(error))
             _log.warning("a group's launch template cannot be read", group=group.name, error=str(error))
             return LaunchDetails(failure=str(error))
@@ -101,21 +100,21 @@ class LaunchLookups:
             return None
         kept = self._managed.get(key)
         if kept is None or at >= kept.until:
-            found: EksNodeGroup | None = None
+            managed: EksNodeGroup | None = None
             try:
-                found = self._client.managed_group(*key)
+                managed = self._client.managed_group(*key)
             except EdgeError as error:
                 _log.warning("a group goes without what EKS knows of its nodes", group=group.name, error=str(error))
-            kept = self._managed[key] = _Kept(at + MANAGED, found)
+            kept = self._managed[key] = _Kept(at + MANAGED, managed)
         return kept.value
 
     def _look_up(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
         if group.launch_configuration:
             name = group.launch_configuration
-            found = _kept(
+            configured = _kept(
                 self._configured, name, at, lambda: self._client.launch_configuration_types([name]).get(name), _FOR_EVER
             )
-            return LaunchDetails(version=name, configured=found)
+            return LaunchDetails(version=name, configured=configured)
         reference = group.template or (None if group.mixed is None else group.mixed.template)
         if reference is None:
             return LaunchDetails()
@@ -126,10 +125,11 @@ class LaunchLookups:
             demanded = template.requirements
         fitting = "" if demanded is None or template is None else self._first_fitting(template, demanded, at)
         own = () if group.mixed is None else group.mixed.own_templates
-        versions = tuple(sorted({_key(one, self._version(one, at)) for one in own}))
+        versions = tuple(sorted({_key(other, self._version(other, at)) for other in own}))
         return LaunchDetails(version=version, template=template, fitting=fitting, own_versions=versions)
 
     def _version(self, reference: TemplateReference, at: datetime) -> TemplateVersion | None:
+        # $Default and $Latest may move: a new version is to be seen as soon as instances would be started from it.
         keep = _FOR_EVER if reference.fixed else MOVING
         return _kept(self._versions, reference.key, at, lambda: self._client.launch_template(reference), keep)
 
@@ -140,9 +140,9 @@ class LaunchLookups:
         return _kept(self._fitting, key, at, lambda: self._client.first_fitting_type(template.image, demanded), SIZES)
 
 
-def _key(reference: TemplateReference, found: TemplateVersion | None) -> str:
+def _key(reference: TemplateReference, version: TemplateVersion | None) -> str:
     """What a reference stands for: the template's id, and the number of the version."""
-    return reference.key if found is None else f"{found.id}:{found.number}"
+    return reference.key if version is None else f"{version.id}:{version.number}"
 
 
 K = TypeVar("K")
@@ -150,8 +150,8 @@ K = TypeVar("K")
 
 def _kept(kept: dict[K, _Kept[T]], key: K, at: datetime, ask: Callable[[], T], keep: timedelta) -> T:
     """The cached answer, or a new one. A missing thing is looked up again soon."""
-    found = kept.get(key)
-    if found is None or at >= found.until:
+    answer = kept.get(key)
+    if answer is None or at >= answer.until:
         value = ask()
-        found = kept[key] = _Kept(at + (MOVING if value is None else keep), value)
-    return found.value
+        answer = kept[key] = _Kept(at + (MOVING if value is None else keep), value)
+    return answer.value

@@ -56,19 +56,19 @@ class PublishedGroups:
         self.activities = {name: at for name, at in self.activities.items() if at >= before}
 
 
-def _is_news(known: dict[str, _Fact], name: str, fact: _Fact) -> bool:
-    before = known.get(name)
+def _is_news(published: dict[str, _Fact], name: str, fact: _Fact) -> bool:
+    before = published.get(name)
     news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
     if news:
-        known[name] = fact
+        published[name] = fact
     return news
 
 
 def read_published(context: LogContext) -> PublishedGroups:
     """What the log has of the context's cluster. Raises LogUnavailable."""
-    found = PublishedGroups()
+    published = PublishedGroups()
     for record in published_state.newest(context.log, *context.cluster_partition(TOPIC), published_state.MOST):
         event = context.codec.decode_or_none(record)
         if getattr(event, "cluster", None) == context.cluster:
-            found.apply(event)
-    return found
+            published.apply(event)
+    return published

@@ -1,9 +1,7 @@
 """What else than Ullage changes a group's size or ends its instances in AWS: actions, policies, refreshes, balancing of zones.
 
-AWS names none of them where it describes a group, so they are asked for seldom, and few at a time. What an action or a policy
-sets is obeyed as any other change of a size; the source's report names both, because two that set one size fight. A group whose
-instances AWS is replacing keeps its nodes until that is over. A group that AWS balances between zones is named, too, because AWS
-drains no instance.
+What an action or a policy sets is obeyed as any other change of a size; the source's report names both, because two that set one
+size fight. A group whose instances AWS is replacing keeps its nodes until that is over.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.errors import EdgeError
 
+# AWS names none of this where it describes a group: each is a call of its own, so it is asked for seldom, and few at a time.
 PAUSE = timedelta(minutes=5)
 """Between two looks at the actions and policies of the account, and at the refreshes of a group."""
 REFRESHING = timedelta(minutes=1)
@@ -61,14 +60,15 @@ class RivalControls:
         for name in sorted(self._rivals.keys() & names):
             yield f"group '{name}' has {' and '.join(self._rivals[name])}, which set its size beside Ullage"
         for group in groups:
+            # AWS drains no instance that it ends to balance zones.
             if len(group.zones) > 1 and BALANCING not in group.suspended:
                 ends = "AWS may end nodes of it without a drain"
                 yield f"group '{group.name}' has {len(group.zones)} zones, and its process {BALANCING} is not suspended: {ends}"
         yield from self._refusals.values()
 
     def _is_due(self, group: str, at: datetime) -> bool:
-        asked = self._asked_group.get(group)
-        return asked is None or at - asked >= (REFRESHING if group in self.refreshing else PAUSE)
+        last = self._asked_group.get(group)
+        return last is None or at - last >= (REFRESHING if group in self.refreshing else PAUSE)
 
     def _learn(self, what: str, ask: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         try:

@@ -51,6 +51,7 @@ class LoadQueries:
     def history(self, query: str, *, since: float, until: float) -> Iterator[LoadHistory]:
         """The load from `since` to `until` (seconds since the epoch), in parts that a record holds; without empty parts."""
         first, last = math.ceil(since / self.step), math.floor(until / self.step)
+        # Whole multiples of the step, so that the values of two histories lie on the same grid.
         for begin in range(first, last + 1, MOST_ROWS):
             over = TimeRange(begin * self.step, min(begin + MOST_ROWS - 1, last) * self.step, self.step)
             series = _one(query, self.server.query_range(query, over))
@@ -70,13 +71,13 @@ class LoadQueries:
         return LoadHistory(over.first + low * self.step, self.step, tuple(values[low : high + 1]))
 
 
-def _one(query: str, found: Sequence[Series]) -> Series | None:
+def _one(query: str, answer_series: Sequence[Series]) -> Series | None:
     """The only series of an answer; None for an empty answer. Raises GiveUp for several."""
-    if len(found) > 1:
-        named = ", ".join(_label_text(each) for each in found[:_SHOWN])
-        answer = f"it gives {len(found):,} series ({named} ...); a load is one series, so add them up, as with sum()"
+    if len(answer_series) > 1:
+        named = ", ".join(_label_text(series) for series in answer_series[:_SHOWN])
+        answer = f"it gives {len(answer_series):,} series ({named} ...); a load is one series, so add them up, as with sum()"
         raise GiveUp(doing="reading a load from", to=query[:200], answer=answer)
-    return found[0] if found else None
+    return answer_series[0] if answer_series else None
 
 
 def _label_text(series: Series) -> str:

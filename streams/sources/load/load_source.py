@@ -2,10 +2,8 @@
 
 Which queries there are follows from the objects in the log. A series that is seen for the first time gets its history, as far
 back as forecasts look; after a restart only what is missing since its newest row. A failing query is reported once, as a fact
-with the reason, and retried less and less often; so is one that gets no answer in time while others do. When the server
-answers nothing, the rest of the round is skipped: the loads grow old, and forecasts with them. Namespaces take turns, a slow
-query is asked the more seldom the longer it takes, and what is answered is published while others are still asked. It reads no
-clock for what it publishes: `at` is given.
+with the reason. When the server answers nothing, the rest of the round is skipped: the loads grow old, and forecasts with them.
+It reads no clock for what it publishes: `at` is given.
 """
 
 import time
@@ -178,12 +176,14 @@ class LoadSource:
         unreachable, heard, flushed = None, False, self._publish(list(self._refusals(at)), at)
         for answers in self._answers(at):
             heard = True
+            # What one query brings is published now, so that no value waits for a slow query of somebody else.
             unreachable = unreachable or next((answer.error for answer in answers if isinstance(answer.error, Unreachable)), None)
             flushed = self._publish(answers, at, flush=flushed)
         away = unreachable if heard else self._silence(at)
         self._outbox.publish(facts=(), scrapes=self._report(at, sees=away is None))
         flushed = self._outbox.flush()
         if flushed and self._outbox.report_losses():
+            # Facts were dropped, so the log does not hold what is believed to be published: read it again, as at a start.
             self._series.clear()
             self._published = None
         if away is not None:
@@ -191,7 +191,7 @@ class LoadSource:
         return flushed
 
     def _publish(self, answers: Sequence[_Answer], at: datetime, *, flush: bool = True) -> bool:
-        """Publish these, so that no value waits for what others ask. False when the log is away, or was before."""
+        """Publish these. False when the log is away, or was before."""
         facts = [record for answer in answers for record in self._facts(answer, at)]
         rows = self._rows([answer for answer in answers if answer.value is not None])
         self._outbox.publish(facts=facts, scrapes=rows)
@@ -219,7 +219,7 @@ class LoadSource:
             if self._next is None or self._published is None:
                 raise
         wanted = {wish.key for wish in self._wishes.series()}
-        self._series = {key: found for key, found in self._series.items() if key in wanted}
+        self._series = {key: progress for key, progress in self._series.items() if key in wanted}
 
     def _apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -269,9 +269,9 @@ class LoadSource:
         wishes = [wish for wish in self._wishes.series() if wish.key not in busy and not self._is_refused(wish)]
         due = [wish for wish in wishes if self._progress(wish).is_due(at)]
         new = {id(wish) for wish in islice((w for w in due if not self._progress(w).has_history), self._options.histories)}
-        asked = [wish for wish in due if id(wish) in new or not wish.scraped]
-        asked.sort(key=lambda wish: self._progress(wish).asked)
-        queries = [(Workload.parse(wish.workload).namespace, _Query(wish, at, id(wish) in new)) for wish in asked]
+        turns = [wish for wish in due if id(wish) in new or not wish.scraped]
+        turns.sort(key=lambda wish: self._progress(wish).asked)
+        queries = [(Workload.parse(wish.workload).namespace, _Query(wish, at, id(wish) in new)) for wish in turns]
         for answers in self._turns.round(queries):
             yield [answer for answer in answers if answer is not None]
 
@@ -282,7 +282,8 @@ class LoadSource:
         answer = self._asked(query)
         error = answer.error
         if isinstance(error, Unreachable):
-            if self._silence(query.at) is None:  # others are answered: the query is too much for the server, not the server away
+            # A trivial query is answered: this one is too much for the server, and the server is not away.
+            if self._silence(query.at) is None:
                 return _Answer(query.wish, query.at, error=GiveUp(doing=error.doing, to=error.to, answer=error.answer))
             self._away = True
         return answer
@@ -301,7 +302,7 @@ class LoadSource:
     def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...] | None:
         """The past; None to ask again later. If the server has no past at all, the present must do. Raises Unreachable."""
         until = times.to_seconds(at)
-        since = max(until - self._options.history, self._progress(wish).newest or 0.0)
+        since = max(until - self._options.history, self._progress(wish).newest or 0.0)  # after a restart, only what is missing
         try:
             return tuple(self._ask.history(wish.query, since=since, until=until))
         except Unreachable:
@@ -318,6 +319,7 @@ class LoadSource:
         if answer.error is not None:
             return self._failed(answer.error, wish, progress, at)
         progress.failures, progress.reason = 0, ""
+        # A slow query is asked the more seldom the longer it takes, so that it never keeps a place for itself.
         pause = min(timedelta(seconds=progress.took * _PAUSES), SELDOM)
         progress.again = at + pause if progress.took > _SLOW else None
         progress.follow(times.to_seconds(at))
@@ -333,13 +335,13 @@ class LoadSource:
         ]
 
     def _failed(self, error: EdgeError, wish: LoadWish, progress: SeriesProgress, at: datetime) -> list[NewRecord]:
-        if isinstance(error, Unreachable):
+        if isinstance(error, Unreachable):  # the server is away, which the source's report says; the query is not at fault
             return []
         progress.failures += 1
         wait = min(timedelta(seconds=self._options.period) * 2 ** min(progress.failures, 10), SELDOM)
         progress.again = at + wait
         reason = error.answer[:_LONGEST_REASON]
-        if reason == progress.reason:
+        if reason == progress.reason:  # it is in the log already
             return []
         progress.reason = reason
         _log.warning("a load cannot be read", workload=wish.workload, series=wish.series, reason=reason)
@@ -351,20 +353,20 @@ class LoadSource:
 
     def _rows(self, answers: Sequence[_Answer]) -> list[NewRecord]:
         """The loads of now as columns: a record for each partition and round that has rows, more where one would be too long."""
-        context, found = self._context, dict[tuple[int, datetime], list[_Answer]]()
+        context, by_record = self._context, dict[tuple[int, datetime], list[_Answer]]()
         for answer in answers:
-            found.setdefault((context.topics.partition_of(answer.wish.workload), answer.at), []).append(answer)
+            by_record.setdefault((context.topics.partition_of(answer.wish.workload), answer.at), []).append(answer)
         records = []
-        for partition, at in sorted(found):
-            rows = sorted(found[partition, at], key=lambda each: each.wish.key)
+        for partition, at in sorted(by_record):
+            rows = sorted(by_record[partition, at], key=lambda answer: answer.wish.key)
             for first in range(0, len(rows), MOST_ROWS):
                 part = rows[first : first + MOST_ROWS]
                 event = LoadScraped(
                     at,
                     context.cluster,
-                    tuple(each.wish.workload for each in part),
-                    tuple(each.wish.series for each in part),
-                    tuple(each.value for each in part if each.value is not None),
+                    tuple(row.wish.workload for row in part),
+                    tuple(row.wish.series for row in part),
+                    tuple(row.value for row in part if row.value is not None),
                 )
                 records.append(
                     context.codec.encode(event, topic="load-metrics", key=context.cluster, partition=partition, source=SOURCE)
@@ -372,7 +374,8 @@ class LoadSource:
         return records
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
-        """Report to every partition that this source is running, because the readers of each need it."""
+        """Report to every partition that this source is running."""
         cluster = self._context.cluster
         event = SourceReported(at, cluster, NAME, ("load-metrics",) if sees else (), self._options.period)
+        # A worker reads its own partitions and no others, and judges by these reports whether facts are missing.
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)

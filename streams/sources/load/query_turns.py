@@ -1,8 +1,7 @@
 """Queries of many namespaces at one server: places and time by namespace, so that nobody's slow queries keep others waiting.
 
-A tenant writes PromQL of its own, as many queries and as slow as it likes. So each namespace has a part of the places, and of
-each round a part of the time; what is left over is asked in the next round, the longest unasked first. A round ends in time:
-a query that has no answer by then goes on beside the next round, which gets its answer.
+Each namespace has a part of the places, and of each round a part of the time; what is left over is asked in the next round. A
+round ends in time: a query that has no answer by then goes on beside the next round, which gets its answer.
 """
 
 from collections import deque
@@ -52,11 +51,11 @@ class QueryTurns(Generic[Q, A]):
         turns, answers = deque(waiting), list[A]()
         begun = given = self._clock()
         self._spent = {}
-        while (turns or self._under_way) and (left := self._limits.round - (self._clock() - begun)) > 0.0:
+        while (turns or self._under_way) and (remaining := self._limits.round - (self._clock() - begun)) > 0.0:
             self._begin(turns, waiting)
             if not self._under_way:
                 break
-            done, _ = wait(self._under_way, timeout=min(left, _TOGETHER), return_when=FIRST_COMPLETED)
+            done, _ = wait(self._under_way, timeout=min(remaining, _TOGETHER), return_when=FIRST_COMPLETED)
             for future in done:
                 namespace, _ = self._under_way.pop(future)
                 answer, seconds = future.result()
@@ -70,18 +69,19 @@ class QueryTurns(Generic[Q, A]):
 
     def _begin(self, turns: deque[str], waiting: dict[str, deque[Q]]) -> None:
         """Fill the free places, a query of each namespace after the other."""
-        held = 0
-        while turns and held < len(turns) and len(self._under_way) < self._limits.places:
+        postponed = 0
+        while turns and postponed < len(turns) and len(self._under_way) < self._limits.places:
             namespace = turns.popleft()
+            # A tenant writes PromQL of its own, as many queries and as slow as it likes: no namespace gets more than its part.
             if self._spent.get(namespace, 0.0) >= self._limits.time:
                 continue
             if sum(asker == namespace for asker, _ in self._under_way.values()) >= self._limits.of_one:
                 turns.append(namespace)
-                held += 1
+                postponed += 1
                 continue
             query = waiting[namespace].popleft()
             self._under_way[self._pool.submit(self._timed, query)] = namespace, query
-            held = 0
+            postponed = 0
             if waiting[namespace]:
                 turns.append(namespace)
 

@@ -1,8 +1,4 @@
-"""Which usage was published already: the end of each container's newest published window.
-
-Metrics servers measure less often than they are asked, so most answers repeat what was published before. After a restart it reads
-the last minutes of the log.
-"""
+"""Which usage was published already: the end of each container's newest published window."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,10 +28,11 @@ class Deduplicator:
 
     def news(self, readings: Readings) -> Any:
         """Which rows are new, as an array of booleans. They then count as published."""
+        # Metrics servers measure less often than they are asked, so most answers repeat what was published before.
         names = (readings.namespaces, readings.pods, readings.containers)
-        known = self._ends if names == self._names else self._newest(names)
-        self._names, self._ends = names, np.maximum(readings.ends, known)
-        return readings.ends > known
+        published = self._ends if names == self._names else self._newest(names)
+        self._names, self._ends = names, np.maximum(readings.ends, published)
+        return readings.ends > published
 
     def restore(self, context: LogContext, at: datetime) -> None:
         """Read the end of the log. Raises LogUnavailable."""

@@ -2,7 +2,6 @@
 
 Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. The
 only right that it needs is to list pods of metrics.k8s.io. If the server cuts its answer into pages, all of them are read.
-Servers are written in Go, where an empty list, map or time may be `null`.
 """
 
 import math
@@ -27,6 +26,7 @@ PAGE = 5_000
 _NAN = float("nan")
 
 
+# Servers are written in Go, where an empty list, map or time may be `null`: hence the None of what no pod is without.
 class _Usage(msgspec.Struct, frozen=True, gc=False):
     cpu: QuantityInJson | None = None
     memory: QuantityInJson | None = None
@@ -131,6 +131,7 @@ def _column(
     quantities: Sequence[QuantityInJson | None], read: Callable[[Sequence[QuantityInJson | None]], list[float]]
 ) -> Floats:
     """Numbers, with NaN for an absent quantity and minus infinity, which no quantity is, for an unreadable one."""
+    # The fast way reads the units in which servers write; it fails at the first quantity that is none.
     try:
         return np.array(read(quantities), np.float64)
     except (ValueError, OverflowError):

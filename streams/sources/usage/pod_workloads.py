@@ -1,7 +1,7 @@
 """Which workload a pod belongs to, from the log, so that facts about usage and facts about pods have the same keys.
 
 This read model follows the pod facts of one cluster, beginning a few hours back, because sources publish each pod again at least
-every three hours. It remembers a deleted pod for a while, because metrics servers report it for a minute longer.
+every three hours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from streams.log_context import LogContext
 READ_BACK = timedelta(hours=4)
 """Where to begin: three hours, in which sources publish every pod again, and one more for a source that was away."""
 REMEMBER_DELETED = timedelta(hours=1)
-"""How long a deleted pod is remembered."""
+"""How long a deleted pod is remembered, because metrics servers report it for a minute longer."""
 PodKey = tuple[str, str]
 """Namespace and pod."""
 
@@ -54,20 +54,18 @@ class PodWorkloads:
 
     def workload(self, namespace: str, pod: str) -> str | None:
         """The key of the pod's workload; None for a pod that no source published, and for one that was deleted."""
-        known = self._pods.get((namespace, pod))
-        return None if known is None else known[1]
+        published = self._pods.get((namespace, pod))
+        return None if published is None else published[1]
 
     def workloads(self, namespaces: Sequence[str], pods: Sequence[str]) -> Iterator[str | None]:
         """As `workload`, row by row."""
-        known = self._pods
-        return ((found[1] if (found := known.get(name)) is not None else None) for name in zip(namespaces, pods, strict=True))
+        published = (self._pods.get(name) for name in zip(namespaces, pods, strict=True))
+        return (None if pod is None else pod[1] for pod in published)
 
     def is_gone(self, namespace: str, pod: str, *, since: float) -> bool:
-        """Whether usage since that time (in seconds since the epoch) belongs to a pod of this name that is deleted by now.
-
-        What began after that pod's end is a successor's, which has the same name and which no source has published yet.
-        """
+        """Whether usage since that time (in seconds since the epoch) belongs to a pod of this name that is deleted by now."""
         gone = self._deleted.get((namespace, pod))
+        # What began after that pod's end is a successor's, which has the same name and which no source has published yet.
         return gone is not None and since < times.to_seconds(gone[0])
 
     def former_workload(self, namespace: str, pod: str) -> str | None:
@@ -76,14 +74,14 @@ class PodWorkloads:
         return None if gone is None else gone[1]
 
     def _apply(self, record: Record) -> None:
-        """A record that cannot be read is passed over; the stages set it aside."""
-        event = self._context.codec.decode_or_none(record)
+        event = self._context.codec.decode_or_none(record)  # one that cannot be read is passed over; the stages set it aside
         if not isinstance(event, (PodChanged, PodDeleted)) or event.workload.cluster != self._context.cluster:
             return
         name = event.pod.namespace, event.pod.name
         if isinstance(event, PodChanged):
             self._pods[name] = event.pod.uid, event.workload.key
             self._deleted.pop(name, None)
+        # The end of an older pod of the same name says nothing about the one that is there.
         elif self._pods.get(name, (event.pod.uid, ""))[0] == event.pod.uid:
             self._pods.pop(name, None)
             self._deleted[name] = event.at, event.workload.key

@@ -1,9 +1,4 @@
-"""Usage from a Prometheus server: an alternative to the metrics API, for clusters whose kubelets are scraped anyway.
-
-CPU is the rate over a window, memory the newest value. The end of a row's window is the time of its newest sample, not that of
-the query, so a kubelet that is no longer scraped adds no rows. A container without a current sample is gone and has no row,
-though its rate may linger.
-"""
+"""Usage from a Prometheus server, for clusters whose kubelets are scraped anyway: CPU over a window, memory's newest value."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +29,8 @@ class PrometheusUsage:
         )
         if not ends:
             return no_readings()
+        # A container without a current sample is gone and has no row, though its rate may linger. A row's window ends with its
+        # newest sample, not with the query, so a kubelet that is no longer scraped adds no rows.
         keys = sorted(ends)
         namespaces, pods, containers = zip(*keys, strict=True)
         return Readings(

@@ -1,10 +1,4 @@
-"""The PromQL queries about usage, and their results by container.
-
-A container may have several series. Those of one server's one job are of its own, because it was restarted or because its CPUs
-are counted one by one: their CPU is added up, and of memory the largest counts. The same container may also be there several
-times, because two servers or two jobs scrape its kubelet: then the largest counts, whatever labels these add. Pause containers
-and totals of whole pods are left out, as in the VPA recommender's queries.
-"""
+"""The PromQL queries about usage, and their results by container."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +34,8 @@ class MetricNames:
 
     def cpu(self, window: Seconds) -> str:
         """The query for cores, on average over the window that ends at the moment of the query."""
+        # A container that was restarted, or whose CPUs are counted one by one, has several series in one job of one server: these
+        # are added up. Where two servers or two jobs scrape its kubelet it is there several times, and the largest counts.
         own = ", ".join(label for label in OWN_LABELS if label not in self._names)
         return f"max by ({self._by}) (sum without ({own}) (rate({self.cpu_metric}{self._selector}[{duration(window)}])))"
 
@@ -94,6 +90,7 @@ class MetricNames:
     def _selector(self) -> str:
         job = f"job={json.dumps(self.job)}, " if self.job else ""
         namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
+        # Without pause containers and totals of whole pods, as in the VPA recommender's queries.
         containers = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
         more = "".join(f", {matcher}" for matcher in matchers(self.labels))
         return "{" + job + containers + namespace + more + "}"
@@ -113,7 +110,7 @@ def several_clusters(result: Iterable[Series]) -> str | None:
     """What is wrong where the answer to `clusters` has several, as a sentence that names the label and what selects one."""
     series = list(result)
     for label in CLUSTER_LABELS:
-        values = sorted({each.metric.get(label, "") for each in series})
+        values = sorted({container.metric.get(label, "") for container in series})
         if len(values) > 1:
             some = ", ".join(f"'{value}'" for value in values[:_SHOWN]) + (" ..." if len(values) > _SHOWN else "")
             chosen = next(value for value in values if value)
@@ -127,11 +124,12 @@ def several_clusters(result: Iterable[Series]) -> str | None:
 def oom_restarts(window: Seconds, labels: Iterable[str] = ()) -> str:
     """The query for how often a container started in the window, if it was out of memory when it last ended.
 
-    Kube-state-metrics counts starts and says why a container last ended, by labels of its own. Two counts are compared, because
-    PromQL's functions over a window miss a start between the last sample before it and the first in it.
+    Kube-state-metrics counts starts and says why a container last ended, by labels of its own.
     """
     more = matchers(labels)
     by, started = "namespace, pod, container", "kube_pod_container_status_restarts_total" + selector(more)
     killed = "kube_pod_container_status_last_terminated_reason" + selector(['reason="OOMKilled"', *more])
+    # Two counts are compared, because PromQL's functions over a window miss a start between the last sample before it and the
+    # first in it.
     times = f"max by ({by}) ({started}) - max by ({by}) ({started} offset {duration(window)})"
     return f"clamp_min({times}, 0) * on ({by}) max by ({by}) ({killed})"

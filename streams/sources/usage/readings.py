@@ -1,7 +1,6 @@
 """What containers used, as columns: one form for the answers of metrics APIs and Prometheus servers.
 
-There is no object for each row, because a cluster has a hundred thousand. Rows that cannot be read or cannot be true are rejected
-here with a reason that names the value, so that one bad row costs one row.
+Rows that cannot be read or cannot be true are rejected with a reason that names the value, so that one bad row costs one row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +40,7 @@ class RejectedRow:
     reason: str
 
 
+# There is no object for each row, because a cluster has a hundred thousand.
 @dataclass(frozen=True, slots=True)
 class Readings:
     """Columns of equal length (rows,). Cores and bytes are NaN where nothing was seen; `ends` are in seconds since the epoch."""
@@ -88,7 +88,7 @@ def no_readings() -> Readings:
 def used_by_namespace(readings: Readings) -> dict[str, tuple[float, float]]:
     """Cores and bytes of all containers of each namespace, as far as they were seen."""
     names, numbers = np.unique(np.array(readings.namespaces, np.str_), return_inverse=True)
-    cores, memory = (np.bincount(numbers, np.nan_to_num(each), len(names)) for each in (readings.cores, readings.memory))
+    cores, memory = (np.bincount(numbers, np.nan_to_num(column), len(names)) for column in (readings.cores, readings.memory))
     return dict(zip(names.tolist(), zip(cores.tolist(), memory.tolist(), strict=True), strict=True))
 
 

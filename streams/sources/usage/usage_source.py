@@ -1,8 +1,8 @@
 """The usage source: polls what containers used, and publishes what is new.
 
 Whether a metrics API or a Prometheus server answers, each row has the end of its own window, is published once, and goes to the
-partition of its pod's workload, which comes from the log. Impossible rows are left out and logged, and the rest of the scrape
-goes on. What was not seen is absent, never zero. The source reads no clock: `at` is given.
+partition of its pod's workload, which comes from the log. What was not seen is absent, never zero. The source reads no clock:
+`at` is given.
 """
 
 from collections import Counter, deque
@@ -86,6 +86,7 @@ class UsageSource:
         try:
             readings = self._read(at)
         except EdgeError:
+            # The report says that usage is missing, and not that the cluster is idle.
             self._outbox.publish(facts=(), scrapes=self._report(at, sees=()))
             self._outbox.flush()
             raise
@@ -139,10 +140,10 @@ class UsageSource:
     def _records(self, readings: Readings, batcher: ScrapeBatcher, *, looks: int) -> list[NewRecord]:
         """Records of the rows whose pods are known. The others wait, except those of pods that are gone."""
         workloads = list(self._workloads.workloads(readings.namespaces, readings.pods))
-        known = np.array([workload is not None for workload in workloads], np.bool_)
-        if not known.all():
-            self._keep_pending(readings.pick(~known), looks=looks + 1)
-        ready = readings.pick(known)
+        has_workload = np.array([workload is not None for workload in workloads], np.bool_)
+        if not has_workload.all():
+            self._keep_pending(readings.pick(~has_workload), looks=looks + 1)
+        ready = readings.pick(has_workload)
         if not len(ready):
             return []
         self.counts["told"] += len(ready)
@@ -170,9 +171,10 @@ class UsageSource:
         return ()
 
     def _report(self, at: datetime, *, sees: tuple[str, ...], lacks: tuple[str, ...] = ()) -> list[NewRecord]:
-        """Report to every partition that this source is running, because the readers of each need it."""
+        """Report to every partition that this source is running."""
         cluster = self._context.cluster
         event = SourceReported(at, cluster, NAME, sees, self._options.period, lacks)
+        # A worker reads its own partitions and no others, and judges by these reports whether facts are missing.
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
 
 
@@ -180,20 +182,14 @@ def _zero_if_missing(amounts: Floats) -> Floats:
     return np.where(np.isnan(amounts), 0.0, amounts)
 
 
-# Usage of pods that no source has published yet: kept for a few scrapes, because a new pod's fact may come a moment later.
-#
-# The number of rows and the number of attempts are bounded. Rows that are given up are returned, so that they can be counted
-# and named.
-
-
-MOST_LOOKS = 5
+MOST_LOOKS = 5  # a new pod's fact may come a moment after its usage
 MOST_ROWS = 200_000
 """Two scrapes of a large cluster, some 60 MB."""
 
 
 @dataclass(slots=True)
 class PendingRows:
-    """Batches of rows with the number of scrapes that looked for their pods in vain, oldest first."""
+    """Usage of pods that no source has published yet: batches, with the number of scrapes that looked in vain, oldest first."""
 
     batches: deque[tuple[int, Readings]] = field(default_factory=deque)
 

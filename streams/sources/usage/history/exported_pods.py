@@ -53,21 +53,22 @@ class ExportedPods:
         amounts = {what: self._amounts(f"kube_pod_container_resource_{what}") for what in _AMOUNTS}
         labels = {_pod(series): _labels(series) for series in self._ask("kube_pod_labels", "pod")}
         alive = {_pod(series) for series in self.server.query(f"kube_pod_owner{self._selector}", self.at)}
-        found = []
+        pods = []
         for name, (kind, owner) in sorted(owners.items()):
             workload = self._topmost(name, kind, owner, above)
             containers = tuple(self._containers(name, amounts))
             pod = PodName(*name, f"{name[0]}/{name[1]}")
             event = PodChanged(self.at, workload, pod, PodPhase.RUNNING, self.at, containers, labels=labels.get(name, {}))
-            found.append(ExportedPod(event, name in alive))
-        return found
+            pods.append(ExportedPod(event, name in alive))
+        return pods
 
     def _ask(self, metric: str, *names: str) -> list[Series]:
         """The present series of each object; the last value of each series of an object that has none now.
 
-        `names` are the labels that name an object in its namespace. Each start of kube-state-metrics may begin new series, by
-        labels that the server adds, and the old ones say what no longer holds.
+        `names` are the labels that name an object in its namespace.
         """
+        # Each start of kube-state-metrics may begin new series, by labels that the server adds: where there is a present one, the
+        # old ones say what no longer holds.
         now = f"{metric}{self._selector}"
         past = f"last_over_time({now}[{duration(self.length)}])"
         return self.server.query(f"{now} or on ({', '.join(('namespace', *names))}) {past}", self.at)
@@ -112,8 +113,8 @@ def _as_amounts(amounts: Mapping[str, float]) -> Amounts:
 
 
 def _owner(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Kube-state-metrics writes `<none>` where there is no owner."""
     kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
+    # Kube-state-metrics writes `<none>` where there is no owner.
     return ("", "") if kind in {"", "<none>"} or not name else (kind, name)
 
 

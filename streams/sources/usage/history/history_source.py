@@ -1,9 +1,8 @@
 """The history source: what a Prometheus server stored becomes facts in the log, before there are any live ones. It runs once.
 
 It appends one record for each moment and partition, in order of time over all containers and marked as history, so a replay sees
-what the recommender saw. Amounts are cut to whole millicores and bytes, as upstream cuts them when it starts from Prometheus. A
-run that was stopped is continued by the next. The source refuses to add the past to a log that has later usage, because none of
-it would count.
+what the recommender saw. A run that was stopped is continued by the next. The source refuses to add the past to a log that has
+later usage, because none of it would count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -125,16 +124,15 @@ class HistorySource:
         return PastWorkloads(pods, served_vpas(self._context), labels)
 
     def _records(self, matrix: UsageMatrix, workloads: PastWorkloads, progress: HistoryProgress) -> Iterator[Sequence[NewRecord]]:
-        """One moment after the other, without containers whose pods match no workload.
-
-        Each moment is an append of its own: if one fails, what every partition has ends at the moment before.
-        """
+        """One moment after the other, without containers whose pods match no workload."""
         progress.containers.update(matrix.containers)
         matched = np.array([workloads.workload(*name[:2]) is not None for name in matrix.containers], np.bool_)
         progress.unmatched |= {name[:2] for name in compress(matrix.containers, (~matched).tolist())}
         names = list(compress(matrix.containers, matched.tolist()))
         namespaces, pods, containers = (tuple(name[part] for name in names) for part in range(3))
+        # Cut to whole millicores and bytes, as upstream cuts them when it starts from Prometheus.
         cores, memory = np.trunc(matrix.cores[matched] * 1000) / 1000, np.trunc(matrix.memory[matched])
+        # Each moment is an append of its own: if one fails, what every partition has ends at the moment before.
         for column, moment in enumerate(matrix.moments):
             progress.at = times.from_seconds(moment)
             ends = np.full(len(names), moment)

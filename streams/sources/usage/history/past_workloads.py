@@ -1,7 +1,7 @@
 """Which workload a pod of the past belonged to: from the log, else by its labels and the VPAs that select them.
 
 A metrics store knows pods by name, and by labels if those are exported. A pod that was deleted before the first source of pods
-began is matched as upstream matches it, by the selectors of the VPAs in its namespace; of several, the oldest VPA gets it.
+began is matched as upstream matches it, by the selectors of the VPAs in its namespace.
 """
 
 import re
@@ -61,18 +61,18 @@ class PastWorkloads:
 
     def __init__(self, pods: PodWorkloads, served_vpas: Iterable[VpaChanged], labels: Mapping[PodKey, Labels]) -> None:
         self._pods, self._labels = pods, labels
-        self._vpas: dict[str, list[VpaChanged]] = {}
+        self._vpas: dict[str, list[VpaChanged]] = {}  # by age: of several that select a pod, the oldest gets it
         for vpa in sorted(served_vpas, key=lambda vpa: (vpa.created, vpa.name)):
             self._vpas.setdefault(vpa.namespace, []).append(vpa)
-        self._found: dict[PodKey, str | None] = {}
+        self._workload_of: dict[PodKey, str | None] = {}
 
     def workload(self, namespace: str, pod: str) -> str | None:
         """The key of a pod's workload; None if neither the log nor a VPA shows it."""
         name = namespace, pod
-        if name not in self._found:
+        if name not in self._workload_of:
             logged = self._pods.workload(*name) or self._pods.former_workload(*name)
-            self._found[name] = logged or self._by_labels(*name)
-        return self._found[name]
+            self._workload_of[name] = logged or self._by_labels(*name)
+        return self._workload_of[name]
 
     def _by_labels(self, namespace: str, pod: str) -> str | None:
         labels = self._labels.get((namespace, pod))
@@ -83,14 +83,14 @@ class PastWorkloads:
 
 def served_vpas(context: LogContext) -> list[VpaChanged]:
     """The VPAs of the context's cluster that have a target and a selector. Raises LogUnavailable."""
-    found: dict[str, VpaChanged] = {}
+    vpas: dict[str, VpaChanged] = {}
     for record in compacted_copy.read_present(context.log, context.topics, "policies"):
         event = context.codec.decode_or_none(record)
         if isinstance(event, VpaChanged) and event.cluster == context.cluster:
-            found[event.key] = event
+            vpas[event.key] = event
         elif isinstance(event, VpaRemoved):
-            found.pop(event.key, None)
-    return list(_served(found.values()))
+            vpas.pop(event.key, None)
+    return list(_served(vpas.values()))
 
 
 def _served(served_vpas: Iterable[VpaChanged]) -> Iterator[VpaChanged]:
@@ -107,7 +107,7 @@ def _matches(vpa: VpaChanged, labels: Labels) -> bool:
 
 
 def _holds(requirement: Requirement, labels: Labels) -> bool:
-    """Labels are looked up under their own names, and under the names that a metrics store makes of them."""
+    # A metrics store changes the name of a label: what no label of a series may have becomes an underscore.
     return requirement.holds(labels.get(requirement.key, labels.get(_ODD.sub("_", requirement.key))))
 
 

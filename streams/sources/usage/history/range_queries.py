@@ -1,7 +1,4 @@
-"""What a metrics store recorded of containers, as matrices of containers and moments, one range of time after the other.
-
-Ranges are cut so that no result is large. If the server still refuses one as too large, it is asked for each half.
-"""
+"""What a metrics store recorded of containers, as matrices of containers and moments, one range of time after the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +40,7 @@ class UsageHistory:
     def matrices(self, first: float, last: float) -> Iterator[UsageMatrix]:
         """From `first` to `last`, in seconds since the epoch and in order. Raises TryAgain and GiveUp."""
         steps = int((last - first) // self.step) + 1
+        # Ranges are cut so that no result is large.
         at_once = max(1, min(MOMENTS, POINTS // max(1, self._count(last))))
         for begin in range(0, steps, at_once):
             moments = [first + self.step * i for i in range(begin, min(begin + at_once, steps))]
@@ -57,7 +55,7 @@ class UsageHistory:
         cores = self._numbers(self.names.cpu(self.step), moments)
         memory = self._numbers(self.names.memory(), moments)
         containers = tuple(sorted(cores.keys() | memory.keys()))
-        return UsageMatrix(moments, containers, *(_aligned(found, containers, moments) for found in (cores, memory)))
+        return UsageMatrix(moments, containers, *(_aligned(numbers, containers, moments) for numbers in (cores, memory)))
 
     def aligned(self, query: str, containers: Sequence[ContainerId], moments: tuple[float, ...]) -> Floats:
         """What a query gives of these containers at these moments (containers, moments), NaN for none. Raises as `matrices`."""
@@ -79,13 +77,13 @@ class UsageHistory:
             return self.server.query_range(query, TimeRange(moments[0], moments[-1], self.step))
         except Unreachable:
             raise
-        except (GiveUp, TryAgain):
+        except (GiveUp, TryAgain):  # the result may be too large for the server
             if len(moments) == 1:
                 raise
         half = len(moments) // 2
         return [*self._query(query, moments[:half]), *self._query(query, moments[half:])]
 
 
-def _aligned(found: Mapping[ContainerId, Floats], containers: Sequence[ContainerId], moments: Sequence[float]) -> Floats:
+def _aligned(numbers: Mapping[ContainerId, Floats], containers: Sequence[ContainerId], moments: Sequence[float]) -> Floats:
     none = np.full(len(moments), np.nan)
-    return np.array([found.get(name, none) for name in containers]).reshape(len(containers), len(moments))
+    return np.array([numbers.get(name, none) for name in containers]).reshape(len(containers), len(moments))

@@ -1,9 +1,8 @@
 """Writes what a metrics store has of a period as a usage trace: the Parquet file that backtests and scans read.
 
 Usage and its peaks come from cAdvisor's metrics; owners, requests, limits and OOM kills from kube-state-metrics. Requests and
-limits are the last ones of each container, because only those are queried. Amounts are cut to whole millicores and bytes, as the
-history source cuts them, so that a scan of the file says what one of the server said. A kill counts if its container started
-again; one that ended its pod does not show.
+limits are the last ones of each container, because only those are queried. A kill counts if its container started again; one that
+ended its pod does not show.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +52,7 @@ class StoredTrace:
         """
         import duckdb
 
-        pods = {(each.event.pod.namespace, each.event.pod.name): each.event for each in self._exported.read()}
+        pods = {(pod.event.pod.namespace, pod.event.pod.name): pod.event for pod in self._exported.read()}
         numbers: dict[ContainerId, int] = {}
         rows = 0
         with TemporaryDirectory(prefix="ullage-stored-") as folder, duckdb.connect(f"{folder}/rows.duckdb") as db:
@@ -81,6 +80,7 @@ class StoredTrace:
         who = np.array([numbers.setdefault(name, len(numbers)) for name in matrix.containers], dtype=np.int32)
         peaks = self._history.aligned(self._names.memory_peak(self._period.step), matrix.containers, matrix.moments)
         kills = self._kills.aligned(oom_restarts(self._period.step, self._names.labels), matrix.containers, matrix.moments)
+        # Cut to whole millicores and bytes, as the history source cuts them: a scan of the file says what one of the server says.
         return {
             "who": who[container],
             "timestamp_s": np.array(matrix.moments)[moment],
@@ -108,7 +108,6 @@ def _row(name: ContainerId, who: int, pods: Mapping[PodKey, PodChanged]) -> tupl
     namespace, pod, container = name
     seen = pods.get((namespace, pod))
     kind, workload = ("Pod", pod) if seen is None else (seen.workload.kind, seen.workload.name)
-    there = () if seen is None else seen.containers
-    one = next((each for each in there if each.name == container), None)
-    amounts = (None,) * 4 if one is None else (one.requests.cpu, one.requests.memory, one.limits.cpu, one.limits.memory)
+    spec = None if seen is None else next((spec for spec in seen.containers if spec.name == container), None)
+    amounts = (None,) * 4 if spec is None else (spec.requests.cpu, spec.requests.memory, spec.limits.cpu, spec.limits.memory)
     return (who, namespace, workload, kind, pod, container, *amounts)

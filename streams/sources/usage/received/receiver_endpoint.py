@@ -1,8 +1,8 @@
 """Takes in usage over HTTP: `/api/v1/write` for remote-write 1.0 and 2.0, `/v1/metrics` for OTLP.
 
-A request is answered when its samples are in memory. What cannot be taken now is refused with 503 and Retry-After, at which
-every sender keeps it and comes again; 429 would make a Prometheus drop it. What can never be taken is refused with 400, 413 or
-415 and a sentence, and the good samples beside a bad one are taken. One request is decoded at a time, in a thread, and few wait.
+A request is answered when its samples are in memory. What cannot be taken now is refused with 503 and Retry-After. What can never
+be taken is refused with 400, 413 or 415 and a sentence, and the good samples beside a bad one are taken. One request is decoded
+at a time, in a thread, and few wait.
 """
 
 import asyncio
@@ -96,7 +96,8 @@ class ReceiverEndpoint:
         return response
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
-        """Why a request is not even read. One that is late is to come again: at 408 a sender would drop it."""
+        """Why a request is not even read."""
+        # One that is late is to come again: at 408 a sender would drop it.
         request[LATE_ANSWER] = LateAnswer(lambda: self._later("the request was not there and taken in time"))
         try:
             sender = self._sender(request)
@@ -167,6 +168,7 @@ class ReceiverEndpoint:
         self._waiting += 1
         job = asyncio.get_running_loop().run_in_executor(self._decoder, self._decoded, body, reader, request[SENDER])
         job.add_done_callback(self._decoded_once)
+        # A sender that goes away does not end the job, which counts as waiting until it is done.
         try:
             return await asyncio.shield(job)
         except RequestTooLarge as error:
@@ -182,6 +184,7 @@ class ReceiverEndpoint:
         if not job.cancelled():
             job.exception()  # whoever asked may be gone
 
+    # At 503 every sender keeps its samples and comes again; 429 would make a Prometheus drop them.
     def _later(self, reason: str) -> web.Response:
         headers = {"Retry-After": f"{self._options.retry_after:.0f}"}
         return web.Response(status=503, text=f"{reason}\n", headers=headers)

@@ -1,9 +1,7 @@
 """Prometheus remote-write 1.0 and 2.0: from the bytes of a request to samples of containers' usage.
 
-The format is the specification's (prometheus.io/docs/specs/prw). What matters of it is one table of messages here, in which each
-series stays bytes until it is its turn: a request of many empty series costs its length and no more, and labels are read once for
-each way of writing a series. Histograms, exemplars and metadata are passed over. What a series is follows from `MetricNames`, as
-in the queries that a Prometheus server would be asked.
+The format is the specification's (prometheus.io/docs/specs/prw). Histograms, exemplars and metadata are passed over. What a
+series is follows from `MetricNames`, as in the queries that a Prometheus server would be asked.
 """
 
 import struct
@@ -31,6 +29,8 @@ MOST_SERIES_BYTES = 1 << 20
 """Bytes of one series with its samples, which take many times that when they are read."""
 _STALE = struct.pack("<Q", 0x7FF0000000000002)
 """Prometheus' stale marker (model/value/value.go): this NaN and no other."""
+# Each series stays bytes until it is its turn: a request of many empty series costs its length and no more, and labels are read
+# once for each way of writing a series.
 _MESSAGES: Final = {
     "Sample": (("value", 1, DOUBLE, ONE), ("timestamp", 2, INT64, ONE)),
     "Label": (("name", 1, BYTES, ONE), ("value", 2, BYTES, ONE)),

@@ -1,8 +1,7 @@
 """The newest samples of many series as columns, and PromQL's rate over them.
 
-A table keeps a fixed number of samples of each series, so its memory follows from the number of series alone. Samples that come
-closer together than that number allows are thinned: the newest replaces the one before it, but never one at which a counter began
-anew. A stale marker, written as NaN, ends a series until its next sample. There is no clock here.
+A table keeps a fixed number of samples of each series, so its memory follows from the number of series alone. A stale marker,
+written as NaN, ends a series until its next sample. There is no clock here.
 """
 
 from collections import Counter
@@ -80,9 +79,8 @@ class SampleTable:
     def rates(self, after: float, until: float, *, watched: float = _NEVER, late: bool = False) -> Floats:
         """PromQL's `rate` of counters over the range (after, until], in units a second (rows,); NaN below two samples.
 
-        Nobody knows what was before somebody `watched`, so ranges begin there, or with the series' own older samples. `late`: a
-        sender that catches up brings samples late, which are not missing. So where PromQL would count what is not here yet as no
-        use, the range is as long, and ends with the newest sample.
+        Ranges begin where somebody `watched`, or with the series' own older samples. `late`: a sender that catches up brings
+        samples late, which are not missing.
         """
         rows = len(self.newest)
         rates = np.full(rows, np.nan)
@@ -90,9 +88,11 @@ class SampleTable:
             chunk = slice(first, first + _AT_ONCE)
             depth = self._times.shape[1]
             order = (self._next[chunk, None] + np.arange(depth)) % depth
-            times, values = (np.take_along_axis(each[chunk], order, axis=1) for each in (self._times, self._values))
+            times, values = (np.take_along_axis(column[chunk], order, axis=1) for column in (self._times, self._values))
+            # Where PromQL would count what is not here yet as no use, the range is as long, and ends with the newest sample.
             lags = _lags(times, after, until) if late else np.zeros(len(times))
             oldest = np.where(times > _NEVER, times, np.inf).min(axis=1) - _BEFORE
+            # Nobody knows what was before somebody watched.
             begins = np.maximum(after - lags, np.minimum(oldest, watched))
             rates[chunk] = extrapolated_rate(times, values, begins, until - lags)
         return rates
@@ -108,6 +108,8 @@ class SampleTable:
         kept = later & ~stale
         counts["stale"], counts["stored"] = int((later & stale).sum()), int(kept.sum())
         rows, at, values = rows[kept], at[kept], values[kept]
+        # Samples that come closer together than the depth allows are thinned: the newest replaces the one before it, but never
+        # one at which a counter began anew.
         place = np.where(self._is_crowded(rows, values), self._next[rows] - 1, self._next[rows]) % depth
         self._times[rows, place], self._values[rows, place] = at, values
         self._next[rows] = (place + 1) % depth
@@ -138,11 +140,8 @@ def _lags(times: Floats, after: float, until: float) -> Floats:
 def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: Floats) -> Floats:
     """The rate of each row of samples (rows, depth) over its range (after, until], in the order of time.
 
-    -inf as a time means that there is no sample.
-
-    As PromQL computes it (promql/functions.go, extrapolatedRate): what the samples rose by, with what a counter had when it began
-    anew, is extrapolated to the edges of the range. To an edge that is farther from its sample than 1.1 average distances it is
-    extrapolated by half a distance only, and never to before the counter's zero.
+    -inf as a time means that there is no sample. It is computed as PromQL does (promql/functions.go, extrapolatedRate): what the
+    samples rose by is extrapolated to the edges of the range.
     """
     inside = (times > after[:, None]) & (times <= until[:, None])
     count = inside.sum(axis=1)
@@ -150,22 +149,22 @@ def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: Float
     rows, depth = np.arange(len(times)), times.shape[1]
     first, last = inside.argmax(axis=1), depth - 1 - inside[:, ::-1].argmax(axis=1)
     fell = inside[:, :-1] & inside[:, 1:] & (values[:, 1:] < values[:, :-1])
+    # What a counter had when it began anew is part of the rise.
     rise = values[rows, last] - values[rows, first] + np.where(fell, values[:, :-1], 0.0).sum(axis=1)
     begin, end = np.where(enough, times[rows, first], 0.0), np.where(enough, times[rows, last], 1.0)
     sampled = end - begin
     distance = sampled / np.maximum(count - 1, 1)
     to_start, to_end = begin - after, until - end
+    # To an edge that is far from its sample, by half a distance only: the series may have begun or ended there.
     to_start = np.where(to_start >= _CLOSE * distance, distance / 2, to_start)
     to_end = np.where(to_end >= _CLOSE * distance, distance / 2, to_end)
     starts_at = values[rows, first]
     risen = (rise > 0.0) & (starts_at >= 0.0)
+    # Never to before the counter's zero.
     to_zero = np.where(risen, sampled * starts_at / np.where(risen, rise, 1.0), to_start)
     reach = sampled + np.minimum(to_start, to_zero) + to_end
     lengths = np.where(enough, until - after, 1.0)
     return np.where(enough, rise * (reach / np.where(enough, sampled, 1.0)) / lengths, np.nan)
-
-
-# Why a request of a sender is refused, as the sentence that it gets.
 
 
 class UnreadableRequest(ValueError):

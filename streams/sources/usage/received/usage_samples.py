@@ -2,9 +2,7 @@
 
 The figures are those of the queries that a Prometheus server would be asked (`promql.MetricNames`): CPU is the rate over a
 window, series of one container that cAdvisor keeps apart are added up, and where several senders bring the same container the
-largest counts. After a restart the window begins with the first sample that came, so a rate is of the time that was seen. Series,
-and what is remembered of how senders write them, are bounded; a series beyond that is refused and counted. When there is no room
-left, the sender that has the most series gives some up for one that has fewer, so nobody is kept out by somebody with many.
+largest counts. Series, and what is remembered of how senders write them, are bounded; one beyond that is refused and counted.
 """
 
 import threading
@@ -78,11 +76,11 @@ class UsageSamples:
         self._containers: _Numbers[ContainerId] = _Numbers()
         self._written: dict[bytes, int] = {}
         """The number of each series by how a sender writes it, so that its labels are read once."""
-        self._begun = self._watched = float("inf")
-        """The oldest time of a sample, and when the first came: no rate of others follows from what a sender says of time."""
+        self._begun = self._watched = float("inf")  # two, because no rate of others may follow from what a sender says of time
+        """The oldest time of a sample, and when the first came. A rate is of the time that was seen."""
         self._senders: _Numbers[str] = _Numbers()
         self._held: Counter[int] = Counter()
-        """How many series of each sender, by its number, are kept. Nobody's samples go into a series of another."""
+        """How many series of each sender, by its number, are kept."""
         self._sender, self._no_more = -1, False
         """Whose request is being read, and whether nothing was given up for it when it was tried."""
         self._names: tuple[tuple[int, ...], list[ContainerId]] = ((), [])
@@ -150,6 +148,7 @@ class UsageSamples:
             return self._readings(at.timestamp())
 
     def _add(self, series: UsageSeries) -> int:
+        # Nobody's samples go into a series of another.
         kind, whose = self._kinds[series.kind], b"%d/" % self._sender
         series = replace(series, group=whose + series.group, identity=whose + series.identity)
         if series.identity not in kind.series:
@@ -161,6 +160,7 @@ class UsageSamples:
 
     def _make_room(self) -> bool:
         """Take a hundredth of the room from the sender with the most series; False if this one has about as many."""
+        # So nobody is kept out by somebody with many.
         if not self._no_more:
             most, share = max(self._held, key=self._held.__getitem__), max(1, self._most // 100)
             self._no_more = self._held[most] - self._held[self._sender] <= share
@@ -191,7 +191,8 @@ class UsageSamples:
         return Readings(namespaces, pods, containers, *whole_amounts(cores[rows], memory[rows]), ends[rows], window)
 
     def _sorted(self, here: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[ContainerId]]:
-        """The containers by name. The same objects while they stay the same, so that readers know them without a look."""
+        """The containers by name."""
+        # The same objects while they stay the same, so that readers know them without a look.
         rows = tuple(sorted(here.tolist(), key=self._containers.key))
         if rows != self._names[0]:
             self._names = rows, [self._containers.key(row) for row in rows]
@@ -285,7 +286,7 @@ class _KindOfSeries:
         missing = len(self.samples.newest) - len(self.containers)
         if missing:
             self.containers, self._group_of, self.senders = (
-                np.concatenate([each, np.full(missing, -1)]) for each in (self.containers, self._group_of, self.senders)
+                np.concatenate([column, np.full(missing, -1)]) for column in (self.containers, self._group_of, self.senders)
             )
         self.senders[row] = sender
         self.containers[row], self._group_of[row] = container, self._groups.number(series.group)
