@@ -10,9 +10,8 @@ from schemas.catalogue import CATALOGUE
 from schemas.decisions import Decision
 from streams import clock_rules
 from streams.clock_rules import PARTITION, ClockRecord, Counted, Tick
-from streams.log import log_ends
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import Log, Record
+from streams.log import log_port
+from streams.log.log_port import Log, LogEnd, Record
 from streams.topics import CLOCK, Topics
 
 _STRETCH, _LONGEST = 256, 16_384
@@ -35,7 +34,7 @@ def comes_after_its_tick(name: str) -> bool:
 def ends_of(log: Log, topics: Topics, names: Collection[str]) -> dict[tuple[str, int], LogEnd]:
     """Where the partitions of these topics (short names) end in the log now, without those for which nobody answers."""
     places = {(topics.wire(name), p): (name, p) for name in names for p in range(topics.count(name))}
-    return {places[at]: end for at, end in log_ends.ask(log, places).items()}
+    return {places[at]: end for at, end in log_port.ends_of(log, places).items()}
 
 
 def counted(log: Log, topics: Topics, *, before: int | None = None) -> Counted:
@@ -126,7 +125,7 @@ class ClockReader:
             ticks = []
         at = place(self._topics)
         # Who does not wait asks where the topic ends, which costs less than to learn from the log that nothing comes.
-        end = None if wait else log_ends.ask_all(self._log, [at])[at]
+        end = None if wait else log_port.all_ends_of(self._log, [at])[at]
         while most is None or len(ticks) < most:
             if end is not None and self._counted.next >= end:
                 break

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams import clock_log
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import TopicAndPartition
+from streams.log.log_port import LogEnd, TopicAndPartition
 from streams.topics import CLOCK, Topics
 
 

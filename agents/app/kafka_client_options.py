@@ -9,8 +9,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 
 from streams.log import record_batches
-from streams.log.kafka_connection import OAUTH, KafkaConnection
-from streams.log.msk_tokens import MskTokens
+from streams.log.kafka_connection import OAUTH, KafkaConnection, MskTokens
 
 # At import, so that no client of this process can read a batch before it is guarded.
 record_batches.guard(aiokafka.consumer.fetcher)

@@ -20,7 +20,7 @@ from streams.codec import dead_letters, plan_attestations
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput
 from streams.log import kafka_errors
-from streams.log.kafka_rights import Needs
+from streams.log.kafka_errors import Needs
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, size_of
 from streams.topics import CLOCK, Topics, changelog_specs
 

@@ -5,7 +5,13 @@ from datetime import timedelta
 from agents.settings.consumer_settings import ServerSettings
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
-from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
+from streams.serving.certificate_rotation import (
+    CertificateFiles,
+    CertificateFolder,
+    CertificateSecret,
+    CertificateSource,
+    Renewal,
+)
 
 
 def certificate_source(ours: ServerSettings, names: tuple[str, ...], api: Api) -> CertificateSource:

@@ -22,8 +22,7 @@ from schemas.units import Bytes, Seconds
 from streams import secret_files
 from streams.errors import BadInput, TryAgain
 from streams.log_context import LogContext
-from streams.serving.certificate_rotation import CertificateRotation
-from streams.serving.certificate_sources import CertificateFiles
+from streams.serving.certificate_rotation import CertificateFiles, CertificateRotation
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource

@@ -23,8 +23,7 @@ PATIENCE = Seconds(2.0)
 """Seconds that a person waits for brokers that do not answer at all."""
 
 if TYPE_CHECKING:
-    from streams.log.kafka_connection import KafkaConnection
-    from streams.log.msk_tokens import MskTokens
+    from streams.log.kafka_connection import KafkaConnection, MskTokens
 
 
 def topics(settings: Settings) -> Topics:
@@ -159,16 +158,16 @@ def connection(settings: Settings) -> "KafkaConnection":
 
 
 def _msk_tokens(security: SecuritySettings) -> "MskTokens | None":
-    from streams.log import msk_tokens
+    from streams.log import kafka_connection
 
-    if security.mechanism != msk_tokens.MECHANISM:
+    if security.mechanism != kafka_connection.MECHANISM:
         return None
     if security.protocol != "SASL_SSL" or not security.region:
         raise BadInput(
-            f"log.security.mechanism '{msk_tokens.MECHANISM}' goes with log.security.protocol SASL_SSL (it is "
+            f"log.security.mechanism '{kafka_connection.MECHANISM}' goes with log.security.protocol SASL_SSL (it is "
             f"'{security.protocol}') and the cluster's region in log.security.region (it is '{security.region}'); it is port 9098"
         )
-    return msk_tokens.MskTokens(security.region)
+    return kafka_connection.MskTokens(security.region)
 
 
 def _within(folder: Path | None, name: str) -> Path | None:

@@ -11,9 +11,8 @@ from typing import Protocol, Self
 from schemas.names import Place
 from streams import log_range
 from streams.errors import LogUnavailable
-from streams.log import log_ends
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import Log, NewRecord, Positions, Record, RecordsRefused, TopicAndPartition
+from streams.log import log_port
+from streams.log.log_port import Log, LogEnd, NewRecord, Positions, Record, RecordsRefused, TopicAndPartition
 
 
 class LogObserver(Protocol):
@@ -101,7 +100,7 @@ class ObservedLog:
     def ends(self, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
         """As `log`."""
         with self._noting("ask", {topic for topic, _ in places}):
-            return log_ends.ask(self._log, places)
+            return log_port.ends_of(self._log, places)
 
     def offsets_taken_at(self, places: Collection[TopicAndPartition], at_ms: int) -> Mapping[TopicAndPartition, int]:
         """As `log`."""

@@ -17,8 +17,7 @@ from streams.admin.topic_plan import NEW, PARTITIONS, ExistingTopic, TopicChange
 from streams.errors import BadInput, LogUnavailable
 from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_errors import translated_errors
-from streams.log.kafka_rights import granted_operations
+from streams.log.kafka_errors import granted_operations, translated_errors
 from streams.topics import TopicSpec
 
 __all__ = ["ExistingTopic", "TopicChange", "TopicPlan", "apply", "compare", "connect", "plan", "survey"]

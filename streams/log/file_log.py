@@ -19,8 +19,7 @@ from schemas.names import Place
 from streams.errors import BadInput, LogUnavailable
 from streams.log import file_format
 from streams.log.log_port import NewRecord, Positions, Record, RecordsRefused, oversize, require_key_or_value
-from streams.log.memory_log import unknown_time
-from streams.log.offset_index import OffsetIndex, PartitionIndex, fair_share
+from streams.log.memory_log import OffsetIndex, PartitionIndex, fair_share, unknown_time
 
 READ_AT_ONCE = 4 << 20
 POLL_BYTES = 32 << 20  # then a poll stops, so that ten thousand big records do not fill the memory

@@ -1,19 +1,96 @@
 """Messages for errors of Kafka: what was being done, where, what was missing, and what to do.
 
 A missing right names its object and the right. The same rules serve kafka-python and aiokafka, whose errors have the same names.
+A process checks before it begins which rights it lacks: a library that retries may turn a missing one into silence.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any
 
-from kafka import errors
+from kafka import KafkaAdminClient, errors
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 
 from streams.errors import LogUnavailable
-from streams.log import kafka_rights
 from streams.log.connection_check import find_fault, refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_rights import Needs, lacking
 from streams.log.log_port import MAX_RECORD_BYTES
+
+COORDINATOR_WAIT = 20.0  # seconds in which a new cluster makes the topic that groups need
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Rights by object, as Kafka's documentation spells them: `{"t": {"Read", "Write"}}`."""
+
+    topics: Mapping[str, Collection[str]]
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+def missing(where: KafkaConnection, needs: Needs) -> list[str]:
+    """A sentence for each right that is missing. Topics that do not exist are not judged. Raises KafkaError."""
+    with closing(KafkaAdminClient(**where.options())) as admin:
+        return [*_about_topics(where, admin, needs.topics), *_about_groups(where, admin, needs.groups)]
+
+
+def lacking(where: KafkaConnection | None, right: str, what: str) -> str:
+    """The sentence for one right that we do not have."""
+    name = "" if where is None else where.sasl_username or "ANONYMOUS"
+    user = f"user '{name}'" if name else "our user"
+    return f"{user} lacks the right {right} on {what}" if right else f"{user} lacks a right on {what}"
+
+
+def granted_operations(described: Mapping[str, Any]) -> set[str] | None:
+    """The operations on a topic or group that its description allows, as `DescribeConfigs`; None when it does not report them."""
+    operations = described.get("authorized_operations")
+    return None if not isinstance(operations, list) else {"".join(map(str.capitalize, name.split("_"))) for name in operations}
+
+
+def _about_topics(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str, Collection[str]]) -> Iterator[str]:
+    described: Sequence[Mapping[str, Any]] = admin.describe_topics(list(needs))
+    for topic in described:
+        refused = for_code(topic["error_code"]) is TopicAuthorizationFailedError
+        operations: set[str] | None = set() if refused else granted_operations(topic)
+        # A broker that does not report rights (an old one, or another product) is assumed to allow everything.
+        if operations is not None and not (topic["error_code"] and not refused):
+            yield from _lacking(where, needs[topic["name"]], operations, f"topic '{topic['name']}'")
+
+
+def _about_groups(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str, Collection[str]]) -> Iterator[str]:
+    for group, wanted in needs.items():
+        try:
+            operations = _operations_of_group(admin, group)
+        except GroupAuthorizationFailedError:
+            operations = set()
+        if operations is not None:
+            yield from _lacking(where, wanted, operations, f"group '{group}'")
+
+
+def _operations_of_group(admin: KafkaAdminClient, group: str) -> set[str] | None:
+    """Retries while there is no coordinator, which a new cluster takes a moment to choose."""
+    until = monotonic() + COORDINATOR_WAIT
+    while True:
+        try:
+            return granted_operations(admin.describe_groups([group], include_authorized_operations=True)[group])
+        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError):
+            if monotonic() > until:
+                raise
+            sleep(0.2)
+
+
+def _lacking(where: KafkaConnection, wanted: Collection[str], operations: set[str], what: str) -> Iterator[str]:
+    missing = sorted(set(wanted) - operations)
+    if missing and "All" not in operations:
+        yield lacking(where, " and ".join(missing), what)
+
 
 RIGHTS = "docs/security.md lists the rights of each process"
 _OBJECTS = {
@@ -66,7 +143,7 @@ def require(where: KafkaConnection, needs: Needs) -> None:
     """Raises LogUnavailable that names each missing right, or says why we cannot connect at all."""
     with translated_errors(where, "asking for our rights"):
         refuse_at_once(where)
-        refusals = kafka_rights.missing(where, needs)
+        refusals = missing(where, needs)
     if refusals:
         raise LogUnavailable(f"Kafka '{where.brokers}' allows too little: {'; '.join(refusals)}; {RIGHTS}")
 
@@ -85,7 +162,7 @@ def explain(where: KafkaConnection, error: Exception, *, right: str = "", topics
 def _unsaid(where: KafkaConnection, right: str, topics: Collection[str]) -> Sequence[str]:
     """The missing rights behind a client that connected and then timed out: a refusal may show as mere silence."""
     try:
-        return kafka_rights.missing(where, Needs({topic: {right} for topic in topics})) if right and topics else ()
+        return missing(where, Needs({topic: {right} for topic in topics})) if right and topics else ()
     except errors.KafkaError:
         return ()
 

@@ -35,11 +35,11 @@ from streams.errors import BadInput
 from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
-from streams.log.kafka_reader import LONGEST_FETCH_MS, KafkaReader
+from streams.log.kafka_reader import LONGEST_FETCH_MS, KafkaReader, OffsetRanges, RangeReader
 from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
-from streams.log.log_ends import LogEnd
 from streams.log.log_port import (
     MAX_RECORD_BYTES,
+    LogEnd,
     NewRecord,
     Positions,
     Record,
@@ -48,7 +48,6 @@ from streams.log.log_port import (
     require_key_or_value,
     size_of,
 )
-from streams.log.range_reader import OffsetRanges, RangeReader
 
 Answer = TypeVar("Answer")
 DELIVERY_MS = 30_000

@@ -14,8 +14,7 @@ from kafka.future import Future
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from streams.log.kafka_connection import REQUEST_MS
-from streams.log.log_ends import LogEnd, unanswered
-from streams.log.log_port import TopicAndPartition
+from streams.log.log_port import LogEnd, TopicAndPartition, unanswered
 
 EARLIEST, LATEST = -2, -1
 """The times that stand for the first kept record of a partition and for its end."""

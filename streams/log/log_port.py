@@ -1,16 +1,16 @@
 """The log port: ordered records by topic, partition and offset. Three adapters: memory, file, Kafka.
 
 All adapters pass one conformance suite. The port is synchronous; a caller that has an event loop uses a thread. It knows
-bytes, not events.
+bytes, not events. `ends_of` asks any log about many partitions at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from schemas.names import Place
-from streams.errors import BadInput, UllageError
+from streams.errors import BadInput, LogUnavailable, UllageError
 
 Headers = tuple[tuple[str, bytes], ...]
 Positions = Mapping[tuple[str, int], int]
@@ -143,3 +143,40 @@ class Log(Protocol):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""
+
+
+UNKNOWN_EPOCH = -1
+
+
+class LogEnd(NamedTuple):
+    """The offset after the last record of a partition, and the epoch of the leader that says so (-1: unknown)."""
+
+    offset: int
+    epoch: int = UNKNOWN_EPOCH
+
+
+@runtime_checkable
+class EndsAtOnce(Protocol):
+    """A log that says where many partitions end in one answer."""
+
+    def ends(self, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
+        """The ends of these partitions, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
+
+
+def ends_of(log: Log, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
+    """Where these partitions end, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
+    return log.ends(places) if isinstance(log, EndsAtOnce) else {place: LogEnd(log.end(*place)) for place in places}
+
+
+def all_ends_of(log: Log, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+    """Where each of these partitions ends. Raises LogUnavailable if nobody answers for one of them."""
+    ends = {place: end.offset for place, end in ends_of(log, places).items()}
+    for place in places:
+        if place not in ends:
+            raise LogUnavailable(unanswered(place))
+    return ends
+
+
+def unanswered(place: tuple[str, int]) -> str:
+    """That nobody answers for a partition, as a sentence."""
+    return f"nobody says where '{place[0]}:{place[1]}' ends: is there a leader of it?"

@@ -1,10 +1,11 @@
-"""Makes our own certificates, and reads any certificate's validity and authorities.
+"""Makes our own certificates, reads any certificate's validity and authorities, and keeps ours in a bundle that replicas share.
 
 A renewal makes a new authority, which is why clients learn of it before it is used. Time is an argument.
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from schemas.units import Seconds
 from streams.errors import BadInput
 
 LIFE = timedelta(days=7)
@@ -168,3 +170,34 @@ def _general(name: str) -> x509.GeneralName:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+_UNCLAIMED = Seconds(600.0)  # an authority that we do not know stays so long: another replica may show its certificate
+
+
+class CaBundle:
+    """The bundle as this replica would have it. `clock` counts real seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._foreign: dict[bytes, float] = {}
+        """Authorities that are not ours, and since when we have seen them."""
+
+    def merged(self, there: Iterable[bytes], ours: Sequence[bytes], at: datetime) -> bytes:
+        """The wanted bundle, given the present ones. Raises BadInput for one of ours that cannot be read."""
+        own = {certificate for bundle in ours for certificate in singles(bundle)}
+        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - own
+        now = self._clock()
+        self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
+        kept = (
+            [certificate for certificate, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
+        )
+        return joined([*ours, *kept], at)
+
+
+def _readable(bundle: bytes) -> list[bytes]:
+    """The authorities in a bundle; none if it cannot be read."""
+    try:
+        return singles(bundle)
+    except BadInput:
+        return []

@@ -1,8 +1,10 @@
 """The admission policy of everything that we serve: what all callers, one address and one connection may cost, at most.
 
-All callers share the connections. A connection whose client certificate we trust gives way to nobody.
+All callers share the connections, and the memory for bodies that are read at one time. A connection whose client certificate we
+trust gives way to nobody.
 """
 
+import asyncio
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator
@@ -134,3 +136,41 @@ def address_of(peer: object) -> str:
         return host
     # One machine may use all of the 64 bits below its network.
     return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+
+
+class BodyBudget:
+    """The memory for bodies that are read at one time, of all callers and of one address. For one event loop."""
+
+    def __init__(self, most: Bytes, of_one_address: Bytes) -> None:
+        self._most, self._of_one = most, of_one_address
+        self._held: Counter[str] = Counter()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def held(self) -> int:
+        """Bytes that are in memory now."""
+        return self._held.total()
+
+    async def take(self, address: str, size: int) -> None:
+        """Wait until there is room for so many bytes more, and take them."""
+        # Meanwhile nothing of the body is read, and TCP holds the sender back.
+        while not self._fits(address, size):
+            freed = asyncio.get_running_loop().create_future()
+            self._waiting.append(freed)
+            try:
+                await freed
+            finally:
+                self._waiting.remove(freed)
+        self._held[address] += size
+
+    def give_back(self, address: str, size: int) -> None:
+        """So many bytes are no longer in memory."""
+        self._held[address] -= size
+        if self._held[address] <= 0:
+            del self._held[address]
+        for freed in self._waiting:
+            if not freed.done():
+                freed.set_result(None)
+
+    def _fits(self, address: str, size: int) -> bool:
+        return self.held + size <= self._most and self._held.get(address, 0) + size <= self._of_one

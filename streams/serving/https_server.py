@@ -23,8 +23,7 @@ from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.own_faults import OwnFaults
 from streams.serving.connection_limits import ConnectionLimits
-from streams.serving.guarded_connection import GuardedConnection
-from streams.serving.listener import Listener
+from streams.serving.listener import GuardedConnection, Listener
 
 _START = 10.0
 """Seconds until a server that was started must listen."""

@@ -17,9 +17,8 @@ from streams import clock_log
 from streams.clock_log import ClockReader
 from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, PROBE, ClockRecord, Counted, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log import log_ends
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import Log, NewRecord, Record
+from streams.log import log_port
+from streams.log.log_port import Log, LogEnd, NewRecord, Record
 from streams.log_range import has_topic
 from streams.sources import truncated_partition_filler
 from streams.sources.late_ticks import LateTicks
@@ -163,7 +162,7 @@ class TickWriter:
         for name in (CLOCK, *(name for names in ASKED_LAST for name in names)):
             for at in ((name, partition) for partition in range(self._topics.count(name)) if name in self._names):
                 if at not in ends:
-                    raise LogUnavailable(f"{log_ends.unanswered(at)} No tick is written")
+                    raise LogUnavailable(f"{log_port.unanswered(at)} No tick is written")
         return ends
 
 

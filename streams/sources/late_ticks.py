@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from streams import log_range
 from streams.clock_rules import Counted
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import Log
+from streams.log.log_port import Log, LogEnd
 from streams.sources.time_base import TimeBase
 from streams.topics import Topics
 

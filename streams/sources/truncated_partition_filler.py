@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from streams.clock_rules import FILL, Counted
 from streams.errors import UllageError
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import Log, NewRecord
+from streams.log.log_port import Log, LogEnd, NewRecord
 from streams.topics import Topics
 
 PATIENCE_MS = 10_000

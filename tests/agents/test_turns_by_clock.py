@@ -23,8 +23,7 @@ from streams import clock_log, clock_rules, lost_record_check
 from streams.clock_log import ClockReader
 from streams.clock_rules import FILL, ClockRecord, Counted, Tick
 from streams.errors import LogUnavailable
-from streams.log.log_ends import LogEnd
-from streams.log.log_port import NewRecord, Positions, Record, TopicAndPartition
+from streams.log.log_port import LogEnd, NewRecord, Positions, Record, TopicAndPartition
 from streams.lost_record_check import LostRecords
 from streams.sources import clock as clock_source
 from streams.sources import late_ticks

@@ -19,8 +19,8 @@ from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log.kafka_reader import RangeReader
 from streams.log.log_port import NewRecord
-from streams.log.range_reader import RangeReader
 from streams.topics import Topics
 from tests.kafka.test_kinds_of_logs import READING, WITHOUT_LOG, commands, printed
 from tests.support.commands import Commands

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from streams.log.log_ends import UNKNOWN_EPOCH, LogEnd
-from streams.log.log_port import Positions, Record, TopicAndPartition
+from streams.log.log_port import UNKNOWN_EPOCH, LogEnd, Positions, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog, unknown_time
 
 

@@ -6,7 +6,7 @@ its start. A log that has a record and does not deliver it raises LogUnavailable
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streams.log import log_ends
+from streams.log import log_port
 from streams.log.log_port import Log, Record
 
 
@@ -25,7 +25,7 @@ class Cursor:
         """The records up to the ends that the log has now, in offset order within a partition. Raises LogUnavailable."""
         if not self._next:
             self._next = {place: self._log.begin(*place) for place in self._places}
-        ends = log_ends.ask_all(self._log, self._places)
+        ends = log_port.all_ends_of(self._log, self._places)
         while behind := {place: self._next[place] for place, end in ends.items() if self._next[place] < end}:
             records = self._log.poll(behind)
             if not records:

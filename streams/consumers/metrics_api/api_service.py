@@ -17,7 +17,7 @@ from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.consumers.metrics_api.discovery import EXTERNAL, MetricsGroup
 from streams.errors import GiveUp
 from streams.serving import certificates
-from streams.serving.ca_bundle import CaBundle
+from streams.serving.certificates import CaBundle
 
 PATH = "/apis/apiregistration.k8s.io/v1/apiservices"
 _log = structlog.get_logger(__name__)

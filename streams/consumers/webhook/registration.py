@@ -16,7 +16,7 @@ import structlog
 
 from streams.clients.kube.json_objects import ObjectStore
 from streams.serving import certificates
-from streams.serving.ca_bundle import CaBundle
+from streams.serving.certificates import CaBundle
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")

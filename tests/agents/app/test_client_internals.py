@@ -82,10 +82,9 @@ STATE = {
 }
 """What the client's records of a partition know, and what ours do about it."""
 USED = {
-    "streams/log/kafka_reader.py": {"_cluster", "_fetcher"},
     "streams/log/kafka_log.py": {"_sender"},
     "streams/log/leader_questions.py": {"_manager", "_get_cluster_metadata"},
-    "streams/log/range_reader.py": {"_fetcher", "_next_partition_records"},
+    "streams/log/kafka_reader.py": {"_cluster", "_fetcher", "_next_partition_records"},
     "agents/app/faust_consumer.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),
         *("_get_actions_per_node", "_records", "_max_wait_ms", "_client", "_in_flight", "_pending_tasks"),

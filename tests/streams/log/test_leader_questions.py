@@ -8,7 +8,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableErr
 from kafka.future import Future
 
 from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
-from streams.log.log_ends import LogEnd
+from streams.log.log_port import LogEnd
 
 TOPIC = "facts"
 

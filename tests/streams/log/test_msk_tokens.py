@@ -16,8 +16,7 @@ from agents.app import kafka_client_options
 from agents.settings import log_factory
 from agents.settings.all_settings import LogSettings, SecuritySettings, Settings
 from streams.errors import BadInput, LogUnavailable
-from streams.log.kafka_connection import KafkaConnection
-from streams.log.msk_tokens import MECHANISM, MskTokens
+from streams.log.kafka_connection import MECHANISM, KafkaConnection, MskTokens
 
 KEY = "AKIAMADEUP"
 
@@ -59,7 +58,7 @@ def test_a_token_is_given_out_again_until_it_is_about_to_end(monkeypatch: pytest
     first = tokens.token()
     assert tokens.token() is first
     later = time.time_ns() + 800 * 10**9
-    monkeypatch.setattr("streams.log.msk_tokens.time.time_ns", lambda: later)
+    monkeypatch.setattr("streams.log.kafka_connection.time.time_ns", lambda: later)
     assert tokens.token() is not first
 
 

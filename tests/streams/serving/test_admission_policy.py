@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from schemas.units import Bytes, Seconds
 from streams.own_faults import TOTALS
-from streams.serving.body_budget import BodyBudget
 from streams.serving.certificates import self_made
-from streams.serving.connection_limits import ConnectionGate, ConnectionLimits, Phase, address_of
+from streams.serving.connection_limits import BodyBudget, ConnectionGate, ConnectionLimits, Phase, address_of
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits, read_body
 
 CERTIFICATE = self_made(("127.0.0.1",), datetime.now(UTC))

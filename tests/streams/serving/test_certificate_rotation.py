@@ -8,8 +8,7 @@ import pytest
 
 from schemas.units import Seconds
 from streams.errors import BadInput
-from streams.serving.certificate_rotation import CertificateRotation
-from streams.serving.certificate_sources import CertificateFiles
+from streams.serving.certificate_rotation import CertificateFiles, CertificateRotation
 from streams.serving.certificates import ServingCertificate, self_made
 from streams.serving.https_server import CertificateHolder
 

@@ -9,7 +9,13 @@ import pytest
 
 from streams.errors import BadInput, TryAgain, Unreachable
 from streams.serving import certificates
-from streams.serving.certificate_sources import CertificateFiles, CertificateFolder, CertificateSecret, CertificateSource, Renewal
+from streams.serving.certificate_rotation import (
+    CertificateFiles,
+    CertificateFolder,
+    CertificateSecret,
+    CertificateSource,
+    Renewal,
+)
 from tests.support.api_objects import ApiObjects
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
