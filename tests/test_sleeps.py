@@ -16,7 +16,7 @@ REASONS = {
     "agents/processes/test_signals.py": "both are ended by the signal that is tested",
     "kafka/test_demo.py": "a demo at work is stopped or killed at any moment",
     "kafka/test_security.py": "nobody complains for a while longer, which a slow machine cannot spoil",
-    "streams/clients/test_bounded_body.py": "a server whose answer drips",
+    "streams/clients/test_bounded_answers.py": "a server whose answer drips",
     "streams/serving/test_https_server.py": "a server that takes as long as it is asked to, and a pace of changes",
     "support/log_conformance.py": "a pace of writers, and a record that must be given whether poll waits for it yet or not",
     "support/metrics_api_asker.py": "questions at a rate",

@@ -55,7 +55,7 @@ from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import UpdateMode
 from schemas.units import Seconds
 from streams import yaml_reader
-from streams.clients.aws.instance_size_table import read_table
+from streams.clients.aws.ec2_instances import read_table
 from streams.clients.kube import quantities
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput

@@ -28,13 +28,12 @@ from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.clients.kube.event_recorder import EventRecorder
+from streams.clients.kube.event_recorder import EventRecorder, RecordEvent
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.object_events import RecordEvent
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions

@@ -15,8 +15,7 @@ from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
-from streams.clients.kube.leases import leases
-from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.sources.kube.watch_threads import LeaseLost
 
 _TIMEOUT = Seconds(2.0)

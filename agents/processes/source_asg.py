@@ -29,11 +29,10 @@ from agents.terminal.output import note
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
-from streams.clients.aws import instance_prices
+from streams.clients.aws import ec2_instances
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
-from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.ec2_instances import InstancePrices, InstanceSize
 from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.launch_templates import TemplateVersion, TypeRequirements
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
@@ -83,7 +82,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
         tags = group_specs.discovery(ours.discovery)
     except group_specs.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
-    prices = InstancePrices() if ours.prices is None else instance_prices.read(Path(ours.prices))
+    prices = InstancePrices() if ours.prices is None else ec2_instances.read_prices(Path(ours.prices))
     return GroupSelection(tuple(explicit), tags, prices, ours.interruption_queue)
 
 

@@ -17,7 +17,7 @@ import urllib3
 
 from schemas.units import Bytes, Seconds
 from streams import secret_files, typed_json
-from streams.clients.bounded_body import BodyTooLarge, read_body
+from streams.clients.bounded_answers import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 from streams.url_redaction import without_password

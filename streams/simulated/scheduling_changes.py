@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from streams.clients.cluster_port import Pod
-from streams.clients.kube.json_objects import Json
-from streams.clients.kube.object_changes import ObjectChanges, ObjectName
+from streams.clients.kube.json_objects import Json, ObjectChanges, ObjectName
 from streams.simulated import kube_json
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_nodes import CPU, GPUS, ClusterNode

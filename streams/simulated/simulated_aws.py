@@ -15,9 +15,7 @@ from typing import Any
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Cores
 from schemas.well_known_labels import INSTANCE_TYPE
-from streams.clients.aws.ec2_instances import InstanceSize
-from streams.clients.aws.instance_prices import InstancePrices
-from streams.clients.aws.instance_size_table import read_table
+from streams.clients.aws.ec2_instances import InstancePrices, InstanceSize, read_table
 from streams.errors import BadInput, GiveUp
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedNode, SimulatedNodeGroup

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams import typed_json
-from streams.clients.kube.json_objects import Json
-from streams.clients.kube.object_changes import ObjectChanges
+from streams.clients.kube.json_objects import Json, ObjectChanges
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
 from streams.clients.kube.watched_objects import ControllerObject
 from streams.log_context import LogContext

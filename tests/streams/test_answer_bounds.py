@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from schemas.units import Seconds
 from streams import answer_bounds
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube.api import ApiRequest, ApiResponse, refusal_error
 from streams.clients.kube.refusals import RETRY_AFTER
-from streams.clients.page_tokens import PageTokens
 from streams.errors import GiveUp, TryAgain
 
 ABSURD = [

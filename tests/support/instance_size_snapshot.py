@@ -4,9 +4,9 @@ import csv
 import io
 from pathlib import Path
 
-from streams.clients.aws import ec2_instances, instance_size_table
+from streams.clients.aws import ec2_instances
 
-TABLE = Path(__file__).parents[2] / "streams" / "clients" / "aws" / instance_size_table.FILE
+TABLE = Path(__file__).parents[2] / "streams" / "clients" / "aws" / ec2_instances.FILE
 
 
 def snapshot() -> str:

@@ -27,8 +27,7 @@ from schemas.units import Seconds
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.clients.kube.leases import leases
-from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.webhook.admission import Admission

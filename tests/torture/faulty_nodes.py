@@ -24,12 +24,11 @@ from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsOptions, connect
-from streams.clients.aws.instance_size_table import read_table
+from streams.clients.aws.ec2_instances import read_table
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
-from streams.clients.kube.leases import leases
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.nodes import group_size
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions

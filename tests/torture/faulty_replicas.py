@@ -26,10 +26,9 @@ from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.leases import leases
 from streams.clients.kube.scales import ScaleClient
 from streams.consumers.executing.handler import HandlerResult
-from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView

@@ -16,7 +16,7 @@ from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, sentence
 from agents.terminal.output_table import OutputForm
-from streams.admin.clock_topic import COPIES, IN_SYNC, ClockTopic
+from streams.admin.topic_admin import COPIES, IN_SYNC, ClockTopic
 from streams.errors import BadInput, UllageError
 from streams.topics import CLOCK
 
@@ -26,10 +26,10 @@ _STOPS = "whoever may write it can stop every turn"
 def clock_checks(settings: Settings) -> Iterator[DoctorCheck]:
     """Both checks, or that Kafka does not say."""
     from agents.settings import log_factory
-    from streams.admin import clock_topic
+    from streams.admin import topic_admin
 
     try:
-        topic = clock_topic.ask(log_factory.answering_connection(settings), log_factory.topics(settings).wire(CLOCK))
+        topic = topic_admin.clock_topic(log_factory.answering_connection(settings), log_factory.topics(settings).wire(CLOCK))
     except UllageError as error:
         yield DoctorCheck("warn", "clock", f"who may write its topic, and how many copies there are, is not said: {error}")
         return

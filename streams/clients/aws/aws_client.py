@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.aws import ec2_instances, eks_node_groups, group_responses, interruption_notices, launch_templates
+from streams.clients.aws import ec2_instances, group_responses, interruption_notices, launch_templates
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
-from streams.clients.aws.eks_node_groups import EksNodeGroup
-from streams.clients.aws.group_responses import AutoScalingGroup, GroupActivity, GroupInstance
+from streams.clients.aws.group_responses import AutoScalingGroup, EksNodeGroup, GroupActivity, GroupInstance
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
-from streams.clients.page_tokens import PageTokens
+from streams.clients.bounded_answers import PageTokens
 from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
 
 T = TypeVar("T")
@@ -191,7 +190,7 @@ class AwsClient:
         """What EKS knows of a managed node group."""
         where = f"{cluster}/{name}"
         request = _request("eks", "DescribeNodegroup", "reading managed group", where, clusterName=cluster, nodegroupName=name)
-        return _decoded(request, [self._call(request)], eks_node_groups.read_node_group)[0]
+        return _decoded(request, [self._call(request)], group_responses.read_node_group)[0]
 
     def launch_configuration_types(self, names: Sequence[str]) -> dict[str, str]:
         """The instance types of launch configurations, by name; those that there are."""

@@ -18,7 +18,7 @@ from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Seconds
 from streams import typed_json
 from streams.answer_bounds import asked_pause, pause
-from streams.clients.bounded_body import BodyTooLarge, read_body
+from streams.clients.bounded_answers import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
 from streams.errors import GiveUp, TryAgain, Unreachable
 

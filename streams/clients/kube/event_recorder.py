@@ -1,6 +1,7 @@
 """Kubernetes Events: what `kubectl describe` shows of what was done to an object.
 
-Events are for people; nothing depends on them, and the API server forgets them after an hour.
+Events are for people; nothing depends on them, because the outcome in the log counts, and the API server forgets them after an
+hour.
 """
 
 from collections.abc import Callable
@@ -8,10 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
+import structlog
+
 from schemas.decision_subjects import Subject, SubjectKind
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
+from streams.errors import EdgeError
 
+_log = structlog.get_logger(__name__)
 _CORE = api_paths.root("v1")
 _CORE_KINDS = {SubjectKind.POD: "Pod", SubjectKind.NODE: "Node"}
 _API_VERSIONS = {
@@ -71,3 +76,19 @@ class EventRecorder:
             "count": 1,
             "reportingComponent": self._component,
         }
+
+
+RecordEvent = Callable[[ObjectEvent], object]
+"""Writes an event. Raises Unreachable, TryAgain and GiveUp."""
+
+
+def record_nothing(_event: ObjectEvent) -> None:
+    """For a cluster that keeps no events."""
+
+
+def try_to_record(record: RecordEvent, event: ObjectEvent) -> None:
+    """Write an event if the cluster takes it."""
+    try:
+        record(event)
+    except EdgeError as error:
+        _log.warning("an event was not written", reason=event.reason, decision=event.cause, error=str(error))

@@ -4,7 +4,8 @@ A replacement names the version that was read, so the server refuses it when som
 the caller reads the object again. All calls raise Unreachable, TryAgain and GiveUp.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -91,3 +92,21 @@ class PlainObjects:
             return False
         accepted_body(response, request)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """An object that is gone. `kind` is that of its watch: `pods`, `nodes`, `replicasets`."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChanges:
+    """Objects that are new or changed, each with the kind of its watch, and those that are gone."""
+
+    seen: Sequence[tuple[str, Json]]
+    gone: Sequence[ObjectName] = ()

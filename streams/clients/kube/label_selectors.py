@@ -10,11 +10,11 @@ from urllib.parse import quote
 import msgspec
 
 from schemas.policies.vpa import Operator, Requirement
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.json_objects import Json, ObjectOutline
 from streams.clients.kube.watched_objects import LabelExpression, LabelSelector
-from streams.clients.page_tokens import PageTokens
 
 _KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")

@@ -13,11 +13,11 @@ import msgspec
 
 from schemas.units import Seconds
 from streams import typed_json
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
 from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject, PartialObject
-from streams.clients.page_tokens import PageTokens
 from streams.errors import GiveUp, Outdated
 
 T_co = TypeVar("T_co", bound=KubeObject, covariant=True)

@@ -14,12 +14,12 @@ import msgspec
 from schemas.names import PodName
 from schemas.units import Seconds
 from schemas.well_known_labels import MIRROR_POD
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
 from streams.clients.kube.cluster_client import eviction_request
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.pod_objects import AnnotatedMeta
-from streams.clients.page_tokens import PageTokens
 
 _CORE = api_paths.root("v1")
 _FINISHED = ("Succeeded", "Failed")

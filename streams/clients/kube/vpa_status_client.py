@@ -12,10 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from schemas.units import Seconds
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import api_paths, quantities
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.pod_objects import Time
-from streams.clients.page_tokens import PageTokens
 from streams.errors import TryAgain
 
 ResourceTexts = Mapping[str, str | int]

@@ -8,7 +8,7 @@ request does no harm either, because the pod's uid and version are conditions of
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -17,9 +17,34 @@ import structlog
 from schemas.bounds import MOST_INT32
 from schemas.units import Seconds
 from streams import answer_bounds
-from streams.clients.kube.json_objects import Json, ObjectStore
-from streams.clients.kube.leases import micro_time, new_lease, was_faster
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import Api
+from streams.clients.kube.json_objects import Json, ObjectStore, PlainObjects
 from streams.errors import GiveUp, TryAgain
+
+API_VERSION = "coordination.k8s.io/v1"
+
+
+def leases(api: Api, namespace: str) -> PlainObjects:
+    """The Leases of a namespace. Raises GiveUp for what can be no namespace."""
+    return PlainObjects(api, api_paths.scoped(api_paths.root(API_VERSION), namespace, "leases"), "Lease")
+
+
+def new_lease(name: str, spec: Json, annotations: Mapping[str, str] | None = None) -> Json:
+    """The body of a Lease that is to be created."""
+    metadata: Json = {"name": name} if annotations is None else {"name": name, "annotations": dict(annotations)}
+    return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+def micro_time(at: datetime) -> str:
+    """A time in UTC as Kubernetes spells a MicroTime."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def was_faster(error: TryAgain) -> bool:
+    """Whether a write did not work because somebody else had written since the object was read."""
+    return error.answer.startswith("409")
+
 
 DURATION = Seconds(10.0)
 """After so long without a renewal another instance takes the Lease."""

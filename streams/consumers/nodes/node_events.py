@@ -21,9 +21,8 @@ from schemas.decisions.node_updates import (
 )
 from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.names import PodName
-from streams.clients.kube.event_recorder import ObjectEvent
+from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.consumers.executing.object_events import RecordEvent, try_to_record
 from streams.errors import EdgeError, GiveUp
 
 GROWN, REMOVED, REMOVED_EMPTY, KEPT = "TriggeredScaleUp", "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.consumers.executing.object_events import RecordEvent, record_nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, find_live
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.pods.admission_lease import FindObjection, nothing_objects
 from streams.consumers.pods.pod_events import record_eviction
 from streams.errors import GiveUp

@@ -1,9 +1,8 @@
 """What `kubectl describe` shows of an eviction or a resize: upstream's reasons, and the decision to ask `ullage why` for."""
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from streams.clients.kube.event_recorder import ObjectEvent
+from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
 from streams.consumers.executing.amount_texts import spelled
-from streams.consumers.executing.object_events import RecordEvent, try_to_record
 
 EVICTED_POD, EVICTED_OF_VPA, RESIZED_POD = "EvictedByVPA", "EvictedPod", "InPlaceResizedByVPA"
 """Upstream's reasons (pkg/updater/restriction)."""

@@ -13,6 +13,7 @@ from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.units import Bytes
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
@@ -20,7 +21,6 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import LOOK_AGAIN, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.largest_nodes import LargestNodes
-from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.pods import plan_sanity
 from streams.consumers.pods.pod_events import record_resize
 from streams.errors import GiveUp, TryAgain, UnderWay

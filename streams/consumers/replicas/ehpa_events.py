@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from schemas.decision_subjects import Subject
 from schemas.outcomes import ObjectChange
 from schemas.times import to_seconds
-from streams.clients.kube.event_recorder import ObjectEvent
-from streams.consumers.executing.object_events import RecordEvent, try_to_record
+from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
 from streams.consumers.replicas.pass_order import PassOrder, PassReport
 from streams.errors import EdgeError, Unreachable
 

@@ -19,8 +19,8 @@ from schemas.times import to_seconds
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.replicas import direct_conditions, object_drift
 from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_events import EhpaEvents

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streams.clients.kube.json_objects import ObjectStore
-from streams.clients.kube.leases import micro_time, new_lease, was_faster
+from streams.consumers.executing.holder_lease import micro_time, new_lease, was_faster
 from streams.errors import TryAgain
 
 DURATION = timedelta(seconds=10)

@@ -26,9 +26,8 @@ from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams.clients.aws import interruption_notices
 from streams.clients.aws.aws_client import AwsClient
-from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.ec2_instances import InstancePrices, InstanceSize, InstanceState
 from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.errors import EdgeError, TryAgain
 from streams.log.log_port import NewRecord

@@ -11,12 +11,10 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from streams.clients.aws import eks_node_groups
+from streams.clients.aws import group_responses
 from streams.clients.aws.aws_client import AwsClient
-from streams.clients.aws.ec2_instances import InstanceSize
-from streams.clients.aws.eks_node_groups import EksNodeGroup
-from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.instance_size_table import read_table
+from streams.clients.aws.ec2_instances import InstanceSize, read_table
+from streams.clients.aws.group_responses import AutoScalingGroup, EksNodeGroup
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import EdgeError, GiveUp
 
@@ -95,7 +93,7 @@ class LaunchLookups:
 
     def _managed_by_eks(self, group: AutoScalingGroup, at: datetime) -> EksNodeGroup | None:
         """EKS's description of its group; None where it refuses, which does not affect anything else."""
-        key = eks_node_groups.managed_by(group.tags)
+        key = group_responses.managed_by(group.tags)
         if key is None:
             return None
         kept = self._managed.get(key)

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from schemas.units import Seconds
+from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import api_paths, pod_objects, quantities
 from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
 from streams.clients.kube.watched_objects import QuantityInJson
-from streams.clients.page_tokens import PageTokens
 from streams.sources.usage.readings import Floats, Readings, RejectedRow, whole_amounts
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"

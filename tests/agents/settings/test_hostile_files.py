@@ -9,12 +9,12 @@ import pytest
 
 from agents.backtest import price_list
 from agents.policies import policy_sources
-from streams.clients.aws import instance_prices
+from streams.clients.aws import ec2_instances
 from streams.errors import BadInput
 
 FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "policy": ("steady.py", lambda path: policy_sources.read(str(path))),
-    "instance prices": ("prices.csv", instance_prices.read),
+    "instance prices": ("prices.csv", ec2_instances.read_prices),
     "prices of a comparison": ("rates.csv", price_list.read),
 }
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from streams.admin.topic_plan import ExistingTopic, TopicChange, compare
+from streams.admin.topic_admin import ExistingTopic, TopicChange, compare
 from streams.topics import REACH_MS, TOPICS, Topics, TopicSpec, changelog_specs
 
 

@@ -3,8 +3,8 @@
 import pytest
 from kubernetes import client as official
 
-from streams.clients.kube import leases
 from streams.clients.kube.api import Api
+from streams.consumers.executing import holder_lease
 from streams.errors import BadInput
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
@@ -24,7 +24,7 @@ def test_its_lease_can_be_read_as_a_real_one() -> None:
         settings.proxy = None
         api = Api(official.ApiClient(settings))
         try:
-            lease = leases.leases(api, "ullage").find("ullage-webhook")
+            lease = holder_lease.leases(api, "ullage").find("ullage-webhook")
         finally:
             api.close()
     assert lease is not None

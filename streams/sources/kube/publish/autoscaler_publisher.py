@@ -19,8 +19,7 @@ from schemas.policies.ehpa import (
     tsp_key,
 )
 from schemas.policies.vpa import TargetRef
-from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
-from streams.clients.kube.prediction_specs import PredictionObject
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, prediction_policies

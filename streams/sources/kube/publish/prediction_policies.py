@@ -11,7 +11,7 @@ from datetime import datetime
 from schemas import event_bounds
 from schemas.policies.ehpa import EHPA_KIND, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
-from streams.clients.kube import prediction_specs as specs
+from streams.clients.kube import autoscaler_specs
 from streams.sources.kube.publish import ehpa_policies, object_authors, object_bounds
 
 SHORTEST_WINDOW = 600
@@ -19,9 +19,9 @@ SHORTEST_WINDOW = 600
 _QUERIES = ("ResourceQuery", "MetricQuery", "ExpressionQuery")
 
 
-def changed(prediction: specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
+def changed(prediction: autoscaler_specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
     """The policy that an object makes."""
-    meta, about = prediction.metadata, specs.decode_predicted(prediction.spec)
+    meta, about = prediction.metadata, autoscaler_specs.decode_predicted(prediction.spec)
     owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
     named = about is not None and about.kind and about.name and "/" not in about.kind + about.name + about.namespace
     bare = TimeSeriesPredictionChanged(
@@ -40,7 +40,7 @@ def changed(prediction: specs.PredictionObject, cluster: str, at: datetime) -> T
         by=object_authors.author(meta),
     )
     try:
-        return _whole(bare, specs.decode_prediction(prediction.spec))
+        return _whole(bare, autoscaler_specs.decode_prediction(prediction.spec))
     except ValueError as fault:
         return replace(bare, unsupported=f"The spec cannot be carried out: {fault}")
 
@@ -58,13 +58,13 @@ def within_bounds(
     return named if event_bounds.fault(named) is None else bare
 
 
-def _whole(bare: TimeSeriesPredictionChanged, spec: specs.TspSpec) -> TimeSeriesPredictionChanged:
+def _whole(bare: TimeSeriesPredictionChanged, spec: autoscaler_specs.TspSpec) -> TimeSeriesPredictionChanged:
     metrics = tuple(_metric(entry) for entry in spec.prediction_metrics or ())
     whole = replace(bare, window_seconds=spec.prediction_window_seconds, metrics=metrics)
     return replace(whole, unsupported=_objection(whole))
 
 
-def _metric(entry: specs.PredictionMetricSpec) -> PredictionMetric:
+def _metric(entry: autoscaler_specs.PredictionMetricSpec) -> PredictionMetric:
     return PredictionMetric(
         entry.resource_identifier,
         entry.type,

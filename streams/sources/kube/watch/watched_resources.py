@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from streams.clients.kube import api_paths, cluster_control_client, vertical_policy_client
-from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, PredictionObject
 from streams.clients.kube.cluster_control_client import ControlObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
-from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.scheduling_objects import (
     CapacityBufferObject,
     ClaimObject,

@@ -2,7 +2,7 @@ import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from agents.commands.health import doctor
-from streams.admin.clock_topic import ClockTopic, may_write
+from streams.admin.topic_admin import ClockTopic, may_write
 
 
 def rule(user: str, operation: ACLOperation) -> ACL:

@@ -14,7 +14,7 @@ from agents.logic.nodes.aws.node_templates import (
     MixedPolicy,
     NodegroupAnswer,
 )
-from streams.clients.aws import eks_node_groups, group_responses
+from streams.clients.aws import group_responses
 from tests.support.ca_vectors import vectors
 
 Vector = dict[str, Any]
@@ -118,7 +118,7 @@ def _template_source(aws: Vector) -> node_templates.TemplateSource:
     configured = aws.get("launch_configurations", {}).get(group.get("launch_configuration"))
     failure = aws.get("failing_apis", {}).get("DescribeLaunchConfigurations", "")
     launch = LaunchSource(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
-    named = eks_node_groups.managed_by(tags)
+    named = group_responses.managed_by(tags)
     answer = aws.get("eks_nodegroups", {}).get("/".join(named)) if named is not None else None
     return node_templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
 

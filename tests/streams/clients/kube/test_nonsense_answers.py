@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams.clients.kube import leases, owning_role
+from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api, ApiResponse
 from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
@@ -18,6 +18,7 @@ from streams.clients.kube.json_objects import PlainObjects
 from streams.clients.kube.label_selectors import LabelSelectedPods
 from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
+from streams.consumers.executing import holder_lease
 from streams.errors import GiveUp, TryAgain
 from streams.sources.kube.watch import watched_resources
 
@@ -83,7 +84,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], Json]] = {
     "usage": (lambda api: _cluster(api).usage(), LIST),
     "a pod's usage": (lambda api: _cluster(api).pod_usage("web", "api"), OBJECT),
     "pods of a selector": (lambda api: [_relied_on(pod) for pod in LabelSelectedPods(api).selected("web", "app=api")], LIST),
-    "a Lease": (lambda api: _relied_on(leases.leases(api, "web").find("api")), OBJECT),
+    "a Lease": (lambda api: _relied_on(holder_lease.leases(api, "web").find("api")), OBJECT),
     "an object that is made": (lambda api: _relied_on(PlainObjects(api, "/x", "Secret").create("api", {})), OBJECT),
     "an object that is replaced": (lambda api: _relied_on(PlainObjects(api, "/x", "Secret").replace("api", {})), OBJECT),
     "an HPA": (lambda api: _relied_on(AppliedObjects(api, "autoscaling/v2", "hpas", "HPA").find("web", "api")), OBJECT),

@@ -17,10 +17,9 @@ from agents.logic import stage_rules
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.api import Api, ApiResponse
-from streams.clients.kube.autoscaler_specs import AutoscalerObject, EhpaSpec
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, EhpaSpec, PredictionObject, TspSpec
 from streams.clients.kube.cluster_control_client import ControlObject, ControlSpec
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.clients.kube.prediction_specs import PredictionObject, TspSpec
 from streams.clients.kube.vertical_policy_client import PolicyObject, PolicySpec
 from streams.clients.kube.vpa_spec import VpaSpec
 from streams.clients.kube.watched_objects import VpaObject

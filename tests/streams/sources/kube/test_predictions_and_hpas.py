@@ -9,8 +9,7 @@ from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen
 from schemas.policies.ehpa import EhpaChanged, PredictionMetric, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget
 from schemas.policies.vpa import TargetRef
-from streams.clients.kube.autoscaler_specs import HpaObject
-from streams.clients.kube.prediction_specs import PredictionObject
+from streams.clients.kube.autoscaler_specs import HpaObject, PredictionObject
 from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

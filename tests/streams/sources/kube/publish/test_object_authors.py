@@ -8,8 +8,7 @@ import pytest
 
 from agents.why import event_descriptions
 from schemas.policies.control import Author, KnownBy
-from streams.clients.kube.autoscaler_specs import AutoscalerObject
-from streams.clients.kube.prediction_specs import PredictionObject
+from streams.clients.kube.autoscaler_specs import AutoscalerObject, PredictionObject
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish import ehpa_policies, prediction_policies, vpa_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
