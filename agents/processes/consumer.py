@@ -36,10 +36,8 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
-from streams.consumers.pods.admission_lease import AdmissionLease, FindObjection, nothing_objects
-from streams.consumers.pods.evictor import evictor
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
+from streams.consumers.pods.evictor import AdmissionLease, FindObjection, evictor, nothing_objects
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import BadInput, GiveUp, UllageError

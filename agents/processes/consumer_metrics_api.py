@@ -15,12 +15,11 @@ from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
-from streams.consumers.metrics_api import api_service, front_proxy
+from streams.consumers.metrics_api import api_service, metrics_endpoint
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
-from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsumer, MetricsApiParts
+from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsumer, MetricsApiParts, MetricsView
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
-from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
@@ -43,7 +42,7 @@ def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: 
         endpoint=MetricsEndpoint(served, metrics, not_ready=view.reasons, now=event_clock(settings.clock)),
         keeper=CertificateRotation(certificate_source(ours, service_names(ours), api), holder, metrics),
         holder=holder,
-        config_maps=PlainObjects(api, front_proxy.CONFIG_MAPS, "ConfigMap"),
+        config_maps=PlainObjects(api, metrics_endpoint.CONFIG_MAPS, "ConfigMap"),
         registered=_registered(ours, api),
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))

@@ -13,8 +13,7 @@ from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.log_context import LogContext
 from streams.simulated.api_server import KubernetesPaths, SimulatedApi
 from streams.simulated.cluster import SimulatedCluster

@@ -20,8 +20,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane

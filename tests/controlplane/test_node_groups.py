@@ -22,8 +22,7 @@ from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.codec.event_codec import Codec
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics

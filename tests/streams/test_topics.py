@@ -3,7 +3,7 @@ from datetime import timedelta
 from agents.run import stage_topics
 from streams import decision_view
 from streams.codec import plan_attestations
-from streams.consumers.executing import executor, outcome_index
+from streams.consumers.executing import executor, plan_evidence
 from streams.consumers.webhook import offers
 from streams.publishing import published_state
 from streams.topics import CLOCK, REACH_MS, TOPICS, Topics
@@ -27,7 +27,7 @@ def test_no_topic_keeps_less_or_more_than_who_reads_back_needs() -> None:
     kept = {topic.name: topic.kept_ms for topic in TOPICS}
     inputs = stage_topics.input_topics()
     assert min(kept[name] for name in inputs) >= REACH_MS
-    read_at_start = (outcome_index.REACH + executor.START_SLACK) // timedelta(milliseconds=1)
+    read_at_start = (plan_evidence.REACH + executor.START_SLACK) // timedelta(milliseconds=1)
     for name in ("outcomes", "pod-updates", "node-updates", "replica-plans", plan_attestations.TOPIC):
         assert kept[name] >= read_at_start, name
     hours = {

@@ -25,8 +25,7 @@ from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

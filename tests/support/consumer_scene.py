@@ -11,7 +11,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.act_permit import ActPermit
+from streams.consumers.executing.handler import ActPermit
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog

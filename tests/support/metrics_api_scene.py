@@ -21,9 +21,8 @@ from schemas.policies.scaling import CronTrigger, PredictionOptions
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec
-from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
-from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
-from streams.consumers.metrics_api.metrics_view import MetricsView
+from streams.consumers.metrics_api.metrics_api_consumer import MetricsView
+from streams.consumers.metrics_api.metrics_endpoint import FrontProxyTrust, MetricsEndpoint
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.serving.certificates import self_made

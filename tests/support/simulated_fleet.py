@@ -21,7 +21,7 @@ from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores, Fraction
 from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog

@@ -31,8 +31,7 @@ from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.nodes import group_size
 from streams.consumers.nodes.asg_consumer import asg_consumer
-from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeRemoval, NodeWorld, RemovalOptions
 from streams.errors import EdgeError, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog

@@ -29,9 +29,8 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
 from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease, leases
-from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
-from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
-from streams.consumers.metrics_api.metrics_view import MetricsView
+from streams.consumers.metrics_api.metrics_api_consumer import MetricsView
+from streams.consumers.metrics_api.metrics_endpoint import FrontProxyTrust, MetricsEndpoint
 from streams.consumers.replicas import scale_subresource as scaling
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients

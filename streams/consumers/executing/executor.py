@@ -23,13 +23,11 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from streams import own_faults
 from streams.codec import plan_attestations
 from streams.codec.event_codec import is_of_a_clock
-from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.acting_consumer import AT_REST, IDLE, ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
-from streams.consumers.executing.handler import ExecutableDecision, Handler, HandlerResult, PendingDecision
-from streams.consumers.executing.outcome_index import REACH, OutcomeIndex
-from streams.consumers.executing.plan_evidence import PlanEvidence
+from streams.consumers.executing.handler import ActPermit, ExecutableDecision, Handler, HandlerResult, PendingDecision
+from streams.consumers.executing.plan_evidence import REACH, OutcomeIndex, PlanEvidence
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext

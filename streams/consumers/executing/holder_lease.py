@@ -1,7 +1,7 @@
 """The Lease that lets one of several instances of a consumer act, while the others stand by.
 
 Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. After a crash another instance takes
-over within `DURATION`, a round of renewals and a request. A holder that freezes between its last check (see `act_permit`) and its
+over within `DURATION`, a round of renewals and a request. A holder that freezes between its last check (see `ActPermit`) and its
 request does no harm either, because the pod's uid and version are conditions of the request.
 """
 # The official client's leader election goes by the wall clock, and can neither be stopped nor give the Lease back.

@@ -1,4 +1,4 @@
-"""Tells plans that a turn made from records that somebody else put among them.
+"""Tells plans that a turn made from records that somebody else put among them, and from those that have an outcome already.
 
 A turn attests to its plans in a topic of its own, so whoever may write only the plans' topic makes no consumer act, whatever the
 record says of itself. A plan waits until the turn that its id names has attested to it. Workers append that first, so an honest
@@ -6,6 +6,7 @@ plan hardly ever waits. One that has waited for `PATIENCE` is called forged.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,11 +14,43 @@ from datetime import datetime, timedelta
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.ids import DecisionId
 from schemas.names import Place
+from schemas.outcomes import ActionFinished
 from streams.codec import plan_attestations
 from streams.consumers.executing.handler import PendingDecision
-from streams.consumers.executing.outcome_index import REACH
 from streams.errors import ForgedPlan
 from streams.log.log_port import Record
+from streams.topics import REACH_MS
+
+# A worker that recovers publishes decisions again, but only what it can recompute from its inputs, which are kept for so long.
+REACH = timedelta(milliseconds=REACH_MS)
+
+
+class OutcomeIndex:
+    """The ids of decisions that have an outcome, complete for decisions taken at or after `since`."""
+
+    def __init__(self, now: datetime) -> None:
+        self.since = now - REACH
+        self._ids: OrderedDict[str, datetime] = OrderedDict()
+
+    def apply(self, outcome: ActionFinished) -> None:
+        """Remember that the outcome's decision has one."""
+        self._ids.setdefault(outcome.decision, outcome.at)
+
+    def __contains__(self, decision: str) -> bool:
+        """Whether a decision that was taken at or after `since` has an outcome, by its id."""
+        return decision in self._ids
+
+    def __len__(self) -> int:
+        """How many decisions are remembered."""
+        return len(self._ids)
+
+    def expire(self, now: datetime) -> None:
+        """Forget what is out of reach at `now`."""
+        self.since = max(self.since, now - REACH)
+        # An outcome is never older than its decision, so what goes here belongs to a decision that is out of reach, too.
+        while self._ids and next(iter(self._ids.values())) < self.since:
+            self._ids.popitem(last=False)
+
 
 PATIENCE = 30.0
 """Real seconds that a plan waits for its attestation before it is called forged."""

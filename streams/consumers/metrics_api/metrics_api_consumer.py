@@ -1,26 +1,83 @@
 """`ullage consumer metrics-api`: the server, its view, and the regular look at certificate, APIService and clients.
 
-Each part goes on without the others: without the log the answers rest on the view, and no failure of the API server ends it.
+Each part goes on without the others: without the log the answers rest on the view of autoscalers and forecasts in it, and no
+failure of the API server ends it.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Protocol
 
 import structlog
 
+from schemas.catalogue import Event
+from schemas.decisions.replica_plans import LoadForecast
 from schemas.units import Seconds
 from streams.clients.kube.json_objects import ObjectStore
-from streams.consumers.metrics_api import front_proxy
+from streams.consumers import forecast_lookback
+from streams.consumers.executing.log_follower import LogFollower
+from streams.consumers.metrics_api import metrics_endpoint
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
-from streams.consumers.metrics_api.metrics_view import MetricsView
+from streams.decision_view import DecisionView
 from streams.errors import BadInput, EdgeError, Unreachable
+from streams.log.log_port import Record
+from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
+
+
+class PolicyIndex(Protocol):
+    """Collects policies for the code that answers."""
+
+    def apply(self, event: Event) -> None:
+        """Take in one event of `policies`."""
+
+
+class MetricsView(LogFollower):
+    """The view of one cluster. `clock` counts real seconds."""
+
+    def __init__(self, context: LogContext, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(context, action="metrics", reads="policies and forecasts", clock=clock)
+        self._index: PolicyIndex | None = None
+        self._forecasts: DecisionView | None = None
+        self._lock = threading.Lock()
+        self._longest = Seconds(0.0)
+
+    def feed(self, index: PolicyIndex) -> None:
+        """Set where policies go, before the log is read."""
+        self._index = index
+
+    def latest(self, key: str) -> LoadForecast | None:
+        """The newest forecast for the object with this key. Any thread may ask."""
+        with self._lock:
+            newest = None if self._forecasts is None else self._forecasts.get(key)
+        return newest.decision if newest is not None and isinstance(newest.decision, LoadForecast) else None
+
+    def _begin(self) -> int:
+        log, topics = self._context.log, self._context.topics
+        forecasts = topics.wire("load-forecasts")
+        if self._forecasts is None:
+            self._forecasts = DecisionView(log, self._context.codec, forecasts)
+        count = self._read_present("policies", (topics.wire("policies"), 0))
+        with self._forecasts.newest_first():
+            # After the policies, which say how far back a forecast may lie.
+            return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
+
+    def _apply(self, record: Record) -> None:
+        if self._context.topics.short(record.topic) == "load-forecasts":
+            if self._forecasts is not None:
+                with self._lock:
+                    self._forecasts.apply(record)
+        elif (event := self._context.codec.decode_or_none(record)) is not None and self._index is not None:
+            self._index.apply(event)
+            self._longest = max(self._longest, forecast_lookback.window(event))
+
 
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate and APIService."""
@@ -92,7 +149,7 @@ class MetricsApiConsumer:
             self._attempt("trust", self._read_trust)
 
     def _read_trust(self) -> None:
-        trust = front_proxy.read_trust(self._parts.config_maps)
+        trust = metrics_endpoint.read_trust(self._parts.config_maps)
         self._parts.holder.trust(trust.authorities)
         self._parts.endpoint.trust, self._trusted_at = trust, self._now()
 

@@ -1,11 +1,13 @@
 """Serves external and custom metrics over HTTP, in the API's form.
 
 A request that cannot be answered gets a Status with a sentence: 404 if there is no value, 503 until the log has been read. An
-autoscaler that gets no answer does not scale down, and goes by its other metrics.
+autoscaler that gets no answer does not scale down, and goes by its other metrics. Only API servers that forward requests may ask,
+by their client certificate: the aggregation layer's front proxy, whose authority and headers stand in a ConfigMap.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -15,9 +17,60 @@ from aiohttp import web
 
 from schemas.policies.vpa import Operator
 from streams.clients.kube import label_selectors
-from streams.consumers.metrics_api import discovery, front_proxy
+from streams.clients.kube.json_objects import ObjectStore
+from streams.consumers.metrics_api import discovery
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
-from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
+from streams.errors import BadInput
+
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+NAME = "extension-apiserver-authentication"
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxyTrust:
+    """Which front proxies to trust: `authorities` (PEM), a certificate's `names` (none means any), the headers of user names."""
+
+    authorities: bytes
+    names: tuple[str, ...]
+    user_headers: tuple[str, ...]
+
+
+def read_trust(objects: ObjectStore) -> FrontProxyTrust:
+    """Read it from the cluster. Raises TryAgain, GiveUp, and BadInput if the cluster has no aggregation layer."""
+    config_map = objects.find(NAME)
+    data = {} if config_map is None else config_map.get("data") or {}
+    authorities = str(data.get("requestheader-client-ca-file") or "")
+    if not authorities.strip():
+        raise BadInput(f"ConfigMap 'kube-system/{NAME}' names no 'requestheader-client-ca-file': is the aggregation layer on?")
+    return FrontProxyTrust(
+        authorities.encode(),
+        _names(data, "requestheader-allowed-names"),
+        _names(data, "requestheader-username-headers") or ("X-Remote-User",),
+    )
+
+
+def user_of(trust: FrontProxyTrust, certificate: Mapping[str, Any] | None, headers: Mapping[str, str]) -> str | None:
+    """The user on whose behalf a front proxy asks; None if the client is no front proxy.
+
+    `certificate` is what TLS verified, as Python decodes it.
+    """
+    if not certificate:
+        return None
+    if trust.names and not set(trust.names).intersection(_common_names(certificate)):
+        return None
+    return next((headers[name] for name in trust.user_headers if headers.get(name)), None)
+
+
+def _common_names(certificate: Mapping[str, Any]) -> Iterable[str]:
+    return (value for part in certificate.get("subject", ()) for name, value in part if name == "commonName")
+
+
+def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    try:
+        names = orjson.loads(data.get(key) or "[]")
+    except ValueError:
+        raise BadInput(f"ConfigMap 'kube-system/{NAME}' says '{data.get(key)}' for '{key}', which is no list") from None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
 class MetricsAnswerer(Protocol):
@@ -111,7 +164,7 @@ class MetricsEndpoint:
         if self.trust is None:
             return None
         certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
-        return front_proxy.user_of(self.trust, certificate, request.headers)
+        return user_of(self.trust, certificate, request.headers)
 
 
 def _external(metric: str, labels: Mapping[str, str], quantity: str, at: datetime) -> dict[str, object]:

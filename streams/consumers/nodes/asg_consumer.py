@@ -14,13 +14,11 @@ from schemas.decisions.node_updates import (
 )
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
-from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import Handler, HandlerResult
+from streams.consumers.executing.handler import ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import buffer_status, group_size, node_events, removal_marks, soft_taints
-from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes import buffer_status, group_size, node_events, removal_marks
+from streams.consumers.nodes.node_removal import NodeRemoval, NodeWorld, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
 
@@ -56,8 +54,8 @@ def asg_consumer(
             TOPIC,
             SoftTaintPlanned,
             Action.SOFT_TAINT,
-            act=lambda plan: soft_taints.change(world.nodes, plan, permit, world.now()),
-            look=lambda plan: soft_taints.look(world.nodes, plan),
+            act=lambda plan: removal_marks.change_soft_taint(world.nodes, plan, permit, world.now()),
+            look=lambda plan: removal_marks.look_at_soft_taint(world.nodes, plan),
             at_once=True,
         ),
         Handler(

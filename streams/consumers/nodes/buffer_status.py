@@ -13,8 +13,7 @@ from schemas.facts.node_groups import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
 from streams.clients.kube.json_objects import Json
-from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.handler import HandlerResult
+from streams.consumers.executing.handler import ActPermit, HandlerResult
 
 PROVISIONING = "Provisioning"
 

@@ -11,8 +11,7 @@ from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.handler import HandlerResult
+from streams.consumers.executing.handler import ActPermit, HandlerResult
 from streams.errors import EdgeError, TryAgain
 
 _SOON = Seconds(1.0)

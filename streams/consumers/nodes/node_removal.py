@@ -7,7 +7,7 @@ here that a restart would lose, and several nodes can go at the same time. Pods 
 budgets hold to the end. Source of the steps: core/scaledown/actuation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,13 +15,26 @@ from datetime import datetime
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
+from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import GroupInstance
-from streams.clients.kube.node_drain_client import DrainableNode, NodePod
-from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.handler import HandlerResult
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing
+from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
+from streams.consumers.executing.handler import ActPermit, HandlerResult
 from streams.consumers.nodes import group_size, node_events, removal_marks
-from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError, GiveUp, TryAgain, UnderWay, Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWorld:
+    """Groups in AWS, nodes, CapacityBuffers and Events in the cluster, and real time: pods and taints know no other."""
+
+    aws: AwsClient
+    nodes: NodeDrainClient
+    buffers: CapacityBufferClient
+    now: Callable[[], datetime]
+    record: RecordEvent = record_nothing
+
 
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 SUSPENDED = "its process 'Terminate' is suspended, so AWS ends no instance of it"

@@ -1,7 +1,8 @@
 """The marks on a node that is being removed: upstream's taint, which tells others to leave it alone, and our own label.
 
 The node itself carries everything that a restart must know about its removal: since when (the taint's value, in seconds since the
-epoch), for which decision (a label, which also finds such nodes), and whether we cordoned it.
+epoch), for which decision (a label, which also finds such nodes), and whether we cordoned it. A soft taint, upstream's too, makes
+the scheduler prefer other nodes to one that may go soon.
 """
 
 import hashlib
@@ -9,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schemas.well_known_labels import TO_BE_DELETED
+from schemas.decisions.node_updates import SoftTaintPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.node_drain_client import DrainableNode
+from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
+from streams.consumers.executing.handler import ActPermit, HandlerResult
 
 MARK = "ullage.internal/removal"
 """The key of a label and of a taint, both with the decision's digest as their value."""
@@ -79,3 +83,46 @@ def _others(node: DrainableNode) -> list[Json]:
     """Taints that are not ours; the cordon's own comes and goes with the cordon."""
     ours = {TO_BE_DELETED, MARK} | ({"node.kubernetes.io/unschedulable"} if node.annotations.get(CORDONED) == "true" else set())
     return [taint for taint in node.taints if taint.get("key") not in ours]
+
+
+SOFT_EFFECT = "PreferNoSchedule"
+
+
+def change_soft_taint(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
+    """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
+    node = nodes.node(plan.node)
+    if node is None or node.uid != plan.node_uid:
+        return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' is gone")
+    if leaves(node):
+        return _moved(f"node '{plan.node}' is being taken away")
+    if _tainted(node) == plan.tainted:
+        return _shown(node)
+    others: list[Json] = [taint for taint in node.taints if taint.get("key") != DELETION_CANDIDATE]
+    ours: list[Json] = (
+        [{"key": DELETION_CANDIDATE, "value": str(int(now.timestamp())), "effect": SOFT_EFFECT}] if plan.tainted else []
+    )
+    permit.check("tainting node", plan.node)
+    nodes.change(node, metadata={}, spec={"taints": [*others, *ours] or None})
+    return None
+
+
+def look_at_soft_taint(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | str:
+    """The result for a node that is as decided; for any other, what it shows. Raises TryAgain and GiveUp."""
+    node = nodes.node(plan.node)
+    if node is None or node.uid != plan.node_uid:
+        return f"node '{plan.node}' with uid '{plan.node_uid}' is gone"
+    shown = _shown(node)
+    return shown if _tainted(node) == plan.tainted else shown.reason
+
+
+def _tainted(node: DrainableNode) -> bool:
+    return any(taint.get("key") == DELETION_CANDIDATE for taint in node.taints)
+
+
+def _shown(node: DrainableNode) -> HandlerResult:
+    has = "has" if _tainted(node) else "does not have"
+    return HandlerResult(Result.DONE, f"node '{node.name}' {has} the taint '{DELETION_CANDIDATE}'", OutcomeDetail.ALREADY_DONE)
+
+
+def _moved(what: str) -> HandlerResult:
+    return HandlerResult(Result.REFUSED, f"it moved: {what}", OutcomeDetail.MOVED)

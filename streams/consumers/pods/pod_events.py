@@ -1,8 +1,17 @@
-"""What `kubectl describe` shows of an eviction or a resize: upstream's reasons, and the decision to ask `ullage why` for."""
+"""Evictions and resizes in words: as Events, with upstream's reasons and the decision to ask `ullage why` for, and as amounts."""
+
+from collections.abc import Mapping
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.names import Amounts
 from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
-from streams.consumers.executing.amount_texts import spelled
+from streams.clients.kube.quantities import spell_amounts
+
+
+def spelled(requests: Mapping[str, Amounts]) -> str:
+    """`web 250m 1048576, proxy nothing`: CPU in millicores, memory in bytes."""
+    return ", ".join(f"{name} {' '.join(spell_amounts(requests[name]).values()) or 'nothing'}" for name in sorted(requests))
+
 
 EVICTED_POD, EVICTED_OF_VPA, RESIZED_POD = "EvictedByVPA", "EvictedPod", "InPlaceResizedByVPA"
 """Upstream's reasons (pkg/updater/restriction)."""

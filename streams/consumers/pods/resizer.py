@@ -2,29 +2,130 @@
 
 Done means that the kubelet has put the new amounts into force. Until then the pod's conditions are followed: infeasible or failed
 is an outcome at once, deferred or under way is one when following ends. A pod whose requests are not those that the decision
-expected is left alone, and so is one whose memory limit would fall below its use.
+expected is left alone, and so is one whose memory limit would fall below its use. A plan of impossible amounts, or of far more or
+less than before, is carried out by nobody, whoever wrote it: a log can be written to by mistake.
 """
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 import structlog
 
+from schemas import bounds
 from schemas.decisions.pod_updates import ResizePlanned
+from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
-from schemas.units import Bytes
+from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.quantities import meets, same
-from streams.consumers.executing.act_permit import ActPermit
-from streams.consumers.executing.amount_texts import spelled
+from streams.clock_log import ClockReader
+from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import LOOK_AGAIN, Handler, HandlerResult
+from streams.consumers.executing.handler import LOOK_AGAIN, ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.largest_nodes import LargestNodes
-from streams.consumers.pods import plan_sanity
-from streams.consumers.pods.pod_events import record_resize
+from streams.consumers.pods.pod_events import record_resize, spelled
 from streams.errors import GiveUp, TryAgain, UnderWay
+from streams.log.log_port import Record
 from streams.log_context import LogContext
+from streams.log_range import event_time_ms, offset_before_end
+
+# Twice the time after which a source publishes a node again: the end of the topic names all nodes, and none that is gone.
+REACH = timedelta(hours=6)
+
+
+class LargestNodes:
+    """The nodes of the context's cluster, according to the log. Nodes of impossible size are ignored."""
+
+    def __init__(self, context: LogContext) -> None:
+        self._context = context.reopened()
+        self._cursor: Cursor | None = None
+        self._nodes: dict[str, tuple[int, Amounts]] = {}
+        """What each node has, and when its source said so, in milliseconds of event time; -1 where that is unknown."""
+        self._clock = ClockReader(self._context.log, self._context.topics)
+
+    def largest(self) -> Amounts | None:
+        """The most of each resource that a node has now, after reading the log to its end; None where no node is known.
+
+        Raises LogUnavailable.
+        """
+        self._clock.catch_up()
+        if self._cursor is None:
+            place = self._context.cluster_partition("cluster-changes")
+            self._cursor = Cursor(self._context.log, {place: offset_before_end(self._context.log, *place, REACH)})
+        for record in self._cursor.catch_up():
+            self._apply(record)
+        oldest = self._clock.counted.number - REACH // timedelta(milliseconds=1)
+        self._nodes = {name: node for name, node in self._nodes.items() if node[0] < 0 or node[0] >= oldest}
+        sizes = [size for _, size in self._nodes.values()]
+        if not sizes:
+            return None
+        cpu = [size.cpu for size in sizes if size.cpu is not None]
+        memory = [size.memory for size in sizes if size.memory is not None]
+        return Amounts(Cores(max(cpu)) if cpu else None, Bytes(max(memory)) if memory else None)
+
+    def _apply(self, record: Record) -> None:
+        match self._context.codec.decode_or_none(record):
+            case NodeChanged(cluster=self._context.cluster, node=name, allocatable=size):
+                if not any(bounds.amounts("allocatable", size)):
+                    self._nodes[name] = event_time_ms(record), size
+            case NodeRemoved(cluster=self._context.cluster, node=name):
+                self._nodes.pop(name, None)
+
+
+MOST_FACTOR = 100
+"""How many times more than before a container may request at once, ..."""
+# ... counted from this much, because a small request may well have been a guess: 10 cores and 12.5 GiB are never too many.
+LEAST_CORES, LEAST_MEMORY = 0.1, 128 << 20
+MOST_CUT = 1000
+"""How many times less than before a container may request at once."""
+MOST_LIMIT = 10  # times what the largest node has, for a pod's limits in all; limits somewhat beyond a node are usual
+
+
+def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
+    """A sentence on why this plan is not carried out; None if it may be. `largest_node`: what the largest node has for pods."""
+    return next(_objections(plan, largest_node), None)
+
+
+def _objections(plan: ResizePlanned, largest_node: Amounts | None) -> Iterator[str]:
+    for what, amounts in (("requests", plan.requests), ("limits", plan.limits)):
+        for name, amount in amounts.items():
+            yield from bounds.amounts(f"{what}['{name}']", amount)
+    for name, amount in plan.requests.items():
+        before = plan.expect.get(name, Amounts())
+        yield from _leap(f"requests['{name}'].cpu", before.cpu, amount.cpu, LEAST_CORES)
+        yield from _leap(f"requests['{name}'].memory", before.memory, amount.memory, LEAST_MEMORY)
+        yield from _cut(f"requests['{name}'].cpu", before.cpu, amount.cpu)
+        yield from _cut(f"requests['{name}'].memory", before.memory, amount.memory)
+    if largest_node is not None:
+        for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
+            largest = getattr(largest_node, resource)
+            yield from _beyond(f"the plan requests {{:g}} {unit}", _sum(plan.requests, resource), largest, 1)
+            yield from _beyond(f"the plan limits the pod to {{:g}} {unit}", _sum(plan.limits, resource), largest, MOST_LIMIT)
+
+
+def _leap(path: str, before: float | None, after: float | None, least: float) -> Iterator[str]:
+    most = MOST_FACTOR * max(before or 0.0, least)
+    if after is not None and after > most:
+        yield f"{path} is {after:g}, more than {MOST_FACTOR} times what it was ({before or 0:g}, counted as {least:g} at least)"
+
+
+def _cut(path: str, before: float | None, after: float | None) -> Iterator[str]:
+    if before is not None and after is not None and after * MOST_CUT < before:
+        yield f"{path} is {after:g}, less than a {MOST_CUT}th of what it was ({before:g})"
+
+
+def _beyond(says: str, total: float, largest: float | None, times: int) -> Iterator[str]:
+    if largest is not None and total > largest * times:
+        most = "" if times == 1 else f", of which {times} times as much is the most"
+        yield f"{says.format(total)} in all, and the largest node has {largest:g} for pods{most}"
+
+
+def _sum(requests: Mapping[str, Amounts], resource: str) -> float:
+    return sum(getattr(request, resource) or 0 for request in requests.values())
+
 
 _log = structlog.get_logger(__name__)
 _VERDICTS = {
@@ -68,7 +169,7 @@ class Resizes:
 
     def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult | None:
         """Refuse what is absurd, look, act, then record an Event."""
-        absurd = plan_sanity.objection(plan, largest_node)
+        absurd = objection(plan, largest_node)
         if absurd is not None:
             return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
         pod = find_live(self._client, plan.pod)

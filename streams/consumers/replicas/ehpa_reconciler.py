@@ -21,10 +21,16 @@ from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.replicas import direct_conditions, object_drift
+from streams.consumers.replicas import desired_objects, direct_conditions
 from streams.consumers.replicas.desired_objects import ObjectGenerator
-from streams.consumers.replicas.ehpa_events import EhpaEvents
-from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, scaling_conditions, tsp_status
+from streams.consumers.replicas.ehpa_status import (
+    EhpaEvents,
+    EhpaFindings,
+    NotReady,
+    desired_status,
+    scaling_conditions,
+    tsp_status,
+)
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
@@ -284,7 +290,7 @@ class _EhpaPass:
             raise GiveUp(doing="making", to=f"HorizontalPodAutoscaler '{self._child}'", answer=wanted.why_not)
         live = self._apply(self._clients.hpas, "HorizontalPodAutoscaler", wanted.manifest)
         # Server-side apply keeps what others added, and an addition to the behaviour changes what the autoscaler does.
-        foreign = object_drift.foreign_behavior(live, wanted.manifest)
+        foreign = desired_objects.foreign_behavior(live, wanted.manifest)
         if foreign is not None:
             live = self._clients.hpas.merge(self._order.namespace, self._child, foreign)
             self._wrote("HorizontalPodAutoscaler", ObjectChange.UPDATED, live, "spec.behavior said more")
@@ -298,7 +304,7 @@ class _EhpaPass:
                 raise GiveUp(
                     doing="applying", to=f"{kind} '{self._child}'", answer="there is one that does not follow from this EHPA"
                 )
-            difference = object_drift.first_difference(before, manifest)
+            difference = desired_objects.first_difference(before, manifest)
             if not difference:
                 return before
         change = ObjectChange.CREATED if before is None else ObjectChange.UPDATED

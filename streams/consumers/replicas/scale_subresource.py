@@ -10,9 +10,8 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import Handler, HandlerResult
+from streams.consumers.executing.handler import ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import GiveUp
 from streams.log_context import LogContext

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.consumers.executing.act_permit import LASTS, ActPermit
+from streams.consumers.executing.handler import LASTS, ActPermit
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import TryAgain
 from tests.support.api_objects import ApiObjects

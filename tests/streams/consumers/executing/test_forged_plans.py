@@ -22,7 +22,7 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.plan_evidence import PATIENCE
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.expander_consumer import expander_consumer
-from streams.consumers.nodes.node_world import NodeWorld
+from streams.consumers.nodes.node_removal import NodeWorld
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.replicas.scale_subresource import scaler

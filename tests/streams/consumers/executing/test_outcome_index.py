@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from schemas.decision_subjects import Subject
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from streams.consumers.executing.outcome_index import OutcomeIndex
+from streams.consumers.executing.plan_evidence import OutcomeIndex
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

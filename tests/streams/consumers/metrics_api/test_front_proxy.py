@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from streams.consumers.metrics_api import front_proxy
-from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
+from streams.consumers.metrics_api import metrics_endpoint
+from streams.consumers.metrics_api.metrics_endpoint import FrontProxyTrust
 from streams.errors import BadInput
 from tests.support.api_objects import ApiObjects
 
@@ -20,30 +20,30 @@ def said(**data: str) -> ApiObjects:
         "requestheader-username-headers": '["X-Remote-User", "X-User"]',
         **{key.replace("_", "-"): value for key, value in data.items()},
     }
-    made.create(front_proxy.NAME, {"metadata": {}, "data": told})
+    made.create(metrics_endpoint.NAME, {"metadata": {}, "data": told})
     return made
 
 
 def test_the_cluster_says_whom_to_believe() -> None:
-    assert front_proxy.read_trust(said()) == FrontProxyTrust(b"PEM", ("aggregator",), ("X-Remote-User", "X-User"))
-    assert front_proxy.read_trust(said(requestheader_username_headers="")).user_headers == ("X-Remote-User",)
+    assert metrics_endpoint.read_trust(said()) == FrontProxyTrust(b"PEM", ("aggregator",), ("X-Remote-User", "X-User"))
+    assert metrics_endpoint.read_trust(said(requestheader_username_headers="")).user_headers == ("X-Remote-User",)
 
 
 def test_a_cluster_without_an_aggregation_layer_is_told_apart() -> None:
     with pytest.raises(BadInput, match="is the aggregation layer on"):
-        front_proxy.read_trust(said(requestheader_client_ca_file=""))
+        metrics_endpoint.read_trust(said(requestheader_client_ca_file=""))
     with pytest.raises(BadInput, match="is the aggregation layer on"):
-        front_proxy.read_trust(ApiObjects())
+        metrics_endpoint.read_trust(ApiObjects())
     with pytest.raises(BadInput, match="which is no list"):
-        front_proxy.read_trust(said(requestheader_allowed_names="aggregator"))
+        metrics_endpoint.read_trust(said(requestheader_allowed_names="aggregator"))
 
 
 def test_the_certificates_name_and_the_users_header_both_count() -> None:
     trust, told = FrontProxyTrust(b"PEM", ("aggregator",), ("X-Remote-User", "X-User")), {"X-User": "hpa"}
-    assert front_proxy.user_of(trust, CERTIFICATE, told) == "hpa"
-    assert front_proxy.user_of(trust, CERTIFICATE, {}) is None
-    assert front_proxy.user_of(trust, {"subject": ((("commonName", "x"),),)}, told) is None
-    assert front_proxy.user_of(trust, None, told) is None
-    assert front_proxy.user_of(trust, {}, told) is None
+    assert metrics_endpoint.user_of(trust, CERTIFICATE, told) == "hpa"
+    assert metrics_endpoint.user_of(trust, CERTIFICATE, {}) is None
+    assert metrics_endpoint.user_of(trust, {"subject": ((("commonName", "x"),),)}, told) is None
+    assert metrics_endpoint.user_of(trust, None, told) is None
+    assert metrics_endpoint.user_of(trust, {}, told) is None
     anybody = FrontProxyTrust(b"PEM", (), ("X-User",))
-    assert front_proxy.user_of(anybody, {"subject": ((("commonName", "x"),),)}, told) == "hpa"
+    assert metrics_endpoint.user_of(anybody, {"subject": ((("commonName", "x"),),)}, told) == "hpa"

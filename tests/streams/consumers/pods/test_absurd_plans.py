@@ -10,8 +10,7 @@ from schemas.facts.nodes import NodeChanged
 from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.units import Bytes, Cores
-from streams.consumers.pods import plan_sanity
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.pods.resizer import objection, resizer
 from streams.log.log_port import NewRecord
 from tests.support.consumer_scene import MIB, SMALL, START, ConsumerScene, resize_of, scene_at_two
 
@@ -66,8 +65,8 @@ def test_more_than_the_largest_node_has(scene: ConsumerScene) -> None:
 def test_a_cut_to_next_to_nothing(scene: ConsumerScene) -> None:
     plan = resize_of(scene.pod())
     assert (plan.expect["metrics"].cpu, plan.expect["metrics"].memory) == (1.0, 1 << 30)
-    assert plan_sanity.objection(replace(plan, requests={"metrics": Amounts(memory=Bytes((1 << 30) // 1000))}), None)
-    assert not plan_sanity.objection(replace(plan, requests={"metrics": Amounts(Cores(0.001))}), None)
+    assert objection(replace(plan, requests={"metrics": Amounts(memory=Bytes((1 << 30) // 1000))}), None)
+    assert not objection(replace(plan, requests={"metrics": Amounts(Cores(0.001))}), None)
     reason = carried_out(scene, {"metrics": Amounts(Cores(0.0), Bytes(0))})
     assert reason == "requests['metrics'].cpu is 0, less than a 1000th of what it was (1)"
 
@@ -136,4 +135,4 @@ def test_a_leap_is_more_than_a_hundred_times_a_request_or_a_tenth_of_a_core(
     scene: ConsumerScene, before: Cores | None, after: Cores, *, refused: bool
 ) -> None:
     plan = replace(resize_of(scene.pod()), expect={"metrics": Amounts(before)}, requests={"metrics": Amounts(after)})
-    assert (plan_sanity.objection(plan, None) is not None) is refused
+    assert (objection(plan, None) is not None) is refused

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.outcomes import Result
-from streams.consumers.pods.admission_lease import AdmissionLease
-from streams.consumers.pods.evictor import evictor
+from streams.consumers.pods.evictor import AdmissionLease, evictor
 from streams.consumers.webhook.status_lease import StatusLease
 from tests.support.api_objects import ApiObjects
 from tests.support.consumer_scene import eviction_of, scene_at_two

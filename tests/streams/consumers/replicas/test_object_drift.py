@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from streams.consumers.replicas.object_drift import covers, first_difference, foreign_behavior
+from streams.consumers.replicas.desired_objects import covers, first_difference, foreign_behavior
 
 WANTED: dict[str, Any] = {"spec": {"maxReplicas": 10, "metrics": [{"target": {"averageValue": "500m"}}]}}
 
