@@ -1,4 +1,4 @@
-"""The records of the topic `clock`, and the rules by which everybody decides which of them count. Pure.
+"""The records of the topic `clock`, the rules by which everybody decides which of them count, and event time. Pure.
 
 A tick is one record: its time, the record that it comes after, and the end of each partition that moved. Turn n of a partition
 has of each input the records from the end in force before up to the end in force with tick n. So a turn follows from the log
@@ -196,3 +196,20 @@ def ticks(counted: Counted, records: Sequence[Record]) -> Iterator[Tick]:
         tick = counted.take(record)
         if tick is not None:
             yield tick
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBase:
+    """Event time from wall time: `origin + (wall - anchor) * speed`, in milliseconds. By default both are the same."""
+
+    origin: int = 0
+    anchor: int = 0
+    speed: float = 1.0
+
+    def event(self, wall: int) -> int:
+        """Event time at a wall time."""
+        return self.origin + int((wall - self.anchor) * self.speed)
+
+    def wall(self, event: int) -> float:
+        """The wall time of an event time."""
+        return self.anchor + (event - self.origin) / self.speed

@@ -15,13 +15,13 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.stage_host import StageHost
 from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence
 from agents.engine.input_digest import Epochs
-from streams import clock_log, lost_record_check
+from streams import clock_log, truncated_topics
 from streams.clock_log import ClockReader, PlaceInClock
 from streams.clock_rules import PARTITION, Counted, Tick
 from streams.errors import LogUnavailable
 from streams.log.kafka_log import KafkaLog
-from streams.lost_record_check import LostRecords
 from streams.topics import CLOCK
+from streams.truncated_topics import LostRecords
 
 WAIT = 0.75
 """Seconds that one look waits for a tick: longer than the default period, or every second one would end just before its tick."""
@@ -69,7 +69,7 @@ class ClockFeed:
     async def held(self, read: Sequence[tuple[int, Epochs]]) -> LostRecords:
         """Whether the logs still hold what was read of these partitions. Raises LogUnavailable."""
         async with self._busy:
-            return await asyncio.to_thread(lost_record_check.look, self._log, self._plan.topics, read)
+            return await asyncio.to_thread(truncated_topics.lost_records, self._log, self._plan.topics, read)
 
     async def _require_held(self) -> None:
         """End the process if the logs no longer hold what tasks here have read."""

@@ -15,6 +15,7 @@ from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
+from streams.clock_rules import TimeBase
 from streams.consumers.metrics_api import api_service, metrics_endpoint
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
@@ -23,7 +24,6 @@ from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
-from streams.sources.time_base import TimeBase
 
 ROLE = "ullage-metrics-api"
 """The ClusterRole of deploy/helm/ullage/rbac."""

@@ -16,11 +16,10 @@ from agents.telemetry import ClockMetrics
 from agents.terminal.output import note
 from schemas import times
 from streams import clock_log
-from streams.clock_rules import ClockRecord
+from streams.clock_rules import ClockRecord, TimeBase
 from streams.codec.event_codec import header
 from streams.log.log_port import Log
 from streams.sources.clock import Clock, ClockTiming, wall_ms
-from streams.sources.time_base import TimeBase
 from streams.topics import Topics
 
 PATIENCE = 1.0

@@ -23,11 +23,15 @@ from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.usage import promql
-from streams.sources.usage.history.history_source import HistoryPeriod, HistoryProgress, HistorySource, MetricsStore
-from streams.sources.usage.history.past_workloads import PodLabelQuery
+from streams.sources.usage.history.history_source import (
+    HistoryPeriod,
+    HistoryProgress,
+    HistorySource,
+    MetricsStore,
+    PodLabelQuery,
+)
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
-from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import MetricNames
+from streams.sources.usage.promql import MetricNames, PrometheusUsage
 from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource
 

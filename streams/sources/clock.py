@@ -15,14 +15,13 @@ from schemas.names import Place
 from schemas.units import Seconds
 from streams import clock_log
 from streams.clock_log import ClockReader
-from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, PROBE, ClockRecord, Counted, Tick
+from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, PROBE, ClockRecord, Counted, Tick, TimeBase
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log import log_port
 from streams.log.log_port import Log, LogEnd, NewRecord, Record
 from streams.log_range import has_topic
 from streams.sources import truncated_partition_filler
 from streams.sources.late_ticks import LateTicks
-from streams.sources.time_base import TimeBase
 from streams.sources.truncated_partition_filler import TruncatedPartition, TruncatedPartitionFiller
 from streams.topics import CLOCK, RULES, TOPICS, Topics
 

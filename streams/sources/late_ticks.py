@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from streams import log_range
-from streams.clock_rules import Counted
+from streams.clock_rules import Counted, TimeBase
 from streams.log.log_port import Log, LogEnd
-from streams.sources.time_base import TimeBase
 from streams.topics import Topics
 
 MOST = 20_000

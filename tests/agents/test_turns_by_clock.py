@@ -19,19 +19,18 @@ from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence
 from agents.run.partition_task import Task
 from schemas.names import Place
-from streams import clock_log, clock_rules, lost_record_check
+from streams import clock_log, clock_rules, truncated_topics
 from streams.clock_log import ClockReader
-from streams.clock_rules import FILL, ClockRecord, Counted, Tick
+from streams.clock_rules import FILL, ClockRecord, Counted, Tick, TimeBase
 from streams.errors import LogUnavailable
 from streams.log.log_port import LogEnd, NewRecord, Positions, Record, TopicAndPartition
-from streams.lost_record_check import LostRecords
 from streams.sources import clock as clock_source
 from streams.sources import late_ticks
 from streams.sources.clock import TickWriter
 from streams.sources.late_ticks import LateTicks
-from streams.sources.time_base import TimeBase
 from streams.sources.truncated_partition_filler import PATIENCE_MS, TruncatedPartitionFiller
 from streams.topics import CLOCK, Topics
+from streams.truncated_topics import LostRecords
 from tests.support.lossy_log import LossyLog
 from tests.support.stepped_actors import SteppedActor
 from tests.torture import recomputation
@@ -43,7 +42,7 @@ WIRE = {name: PAPERS.wire(name) for name in (*READS, CLOCK)}
 PLACES = [(WIRE[name], p) for name in READS for p in range(2)]
 AT_CLOCK = (WIRE[CLOCK], 0)
 PERIOD, STEPS, RUNS, TRIES = 5, 500, 12, 200
-look, objection = lost_record_check.look, checkpoint_selection.objection
+look, objection = truncated_topics.lost_records, checkpoint_selection.objection
 """The questions as they are, whatever a test leaves out."""
 
 

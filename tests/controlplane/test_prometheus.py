@@ -15,7 +15,7 @@ from schemas.policies.scaling import MetricSpec, MetricTarget
 from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
-from streams.sources.usage.prometheus_usage import PrometheusUsage
+from streams.sources.usage.promql import PrometheusUsage
 from tests.controlplane import prometheus_package
 from tests.support.load_scene import LoadScene, ehpa
 from tests.support.usage_scene import CART, WEB, UsageScene

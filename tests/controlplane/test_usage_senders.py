@@ -22,8 +22,7 @@ from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
-from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import MetricNames
+from streams.sources.usage.promql import MetricNames, PrometheusUsage
 from streams.topics import TOPICS, Topics
 from tests.controlplane import build, prometheus_package
 from tests.controlplane.usage_exporters import CORES, MEMORY_BYTES, exporter

@@ -1,4 +1,4 @@
-from streams import lost_record_check
+from streams import truncated_topics
 from streams.log.log_port import NewRecord
 from streams.topics import CLOCK, Topics
 from tests.support.lossy_log import LossyLog
@@ -16,7 +16,7 @@ def log_of(records: int) -> LossyLog:
 
 
 def gone(log: LossyLog, *read: tuple[int, int], name: str = "control") -> tuple[str, ...]:
-    return lost_record_check.look(log, PAPERS, [(1, {name: read})]).gone
+    return truncated_topics.lost_records(log, PAPERS, [(1, {name: read})]).gone
 
 
 def test_a_log_that_lost_its_end_and_grew_beyond_it_no_longer_holds_what_was_read() -> None:
@@ -57,5 +57,5 @@ def test_the_clock_has_one_partition_for_all() -> None:
 def test_a_partition_without_a_leader_is_asked_again() -> None:
     log = log_of(10)
     log.silent.add((CONTROL, 1))
-    held = lost_record_check.look(log, PAPERS, [(1, {"control": [(0, 10)]}), (0, {"control": [(0, 0)]})])
+    held = truncated_topics.lost_records(log, PAPERS, [(1, {"control": [(0, 10)]}), (0, {"control": [(0, 0)]})])
     assert (held.gone, held.complete) == ((), False)

@@ -23,7 +23,7 @@ from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.errors import BadInput
 
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
-NAME = "extension-apiserver-authentication"
+CONFIG_MAP = "extension-apiserver-authentication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,13 @@ class FrontProxyTrust:
 
 def read_trust(objects: ObjectStore) -> FrontProxyTrust:
     """Read it from the cluster. Raises TryAgain, GiveUp, and BadInput if the cluster has no aggregation layer."""
-    config_map = objects.find(NAME)
+    config_map = objects.find(CONFIG_MAP)
     data = {} if config_map is None else config_map.get("data") or {}
     authorities = str(data.get("requestheader-client-ca-file") or "")
     if not authorities.strip():
-        raise BadInput(f"ConfigMap 'kube-system/{NAME}' names no 'requestheader-client-ca-file': is the aggregation layer on?")
+        raise BadInput(
+            f"ConfigMap 'kube-system/{CONFIG_MAP}' names no 'requestheader-client-ca-file': is the aggregation layer on?"
+        )
     return FrontProxyTrust(
         authorities.encode(),
         _names(data, "requestheader-allowed-names"),
@@ -69,7 +71,7 @@ def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     try:
         names = orjson.loads(data.get(key) or "[]")
     except ValueError:
-        raise BadInput(f"ConfigMap 'kube-system/{NAME}' says '{data.get(key)}' for '{key}', which is no list") from None
+        raise BadInput(f"ConfigMap 'kube-system/{CONFIG_MAP}' says '{data.get(key)}' for '{key}', which is no list") from None
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 

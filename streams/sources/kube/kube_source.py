@@ -42,9 +42,8 @@ from streams.sources.kube.publish.limit_range_policies import LimitRangePublishe
 from streams.sources.kube.publish.node_facts import NodePublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.policy_objects import PolicyDoor, PolicyObjectPublisher
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import Publisher, SubjectPublisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
-from streams.sources.kube.publish.subject_publisher import SubjectPublisher
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (

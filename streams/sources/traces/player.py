@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from schemas import times
 from schemas.units import Seconds
 from streams import refused_records
+from streams.clock_rules import TimeBase
 from streams.errors import BadInput
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.sources.clock import TickWriter, numbered, wall_ms
-from streams.sources.time_base import TimeBase
 from streams.sources.traces.trace_facts import FactRouter, RoutedFact, TraceFacts
 from streams.sources.traces.trace_table import Trace
 from streams.topics import Topics

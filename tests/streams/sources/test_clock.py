@@ -5,12 +5,11 @@ import pytest
 
 from schemas.names import Place
 from streams import clock_log
-from streams.clock_rules import Counted, Tick
+from streams.clock_rules import Counted, Tick, TimeBase
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.sources.clock import Clock, ClockTiming
-from streams.sources.time_base import TimeBase
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 

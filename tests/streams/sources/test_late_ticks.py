@@ -5,12 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from streams import clock_log, log_range
-from streams.clock_rules import Counted, Tick
+from streams.clock_rules import Counted, Tick, TimeBase
 from streams.log.log_port import NewRecord, Positions, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog
 from streams.sources import late_ticks
 from streams.sources.clock import Clock, ClockTiming
-from streams.sources.time_base import TimeBase
 from streams.topics import TOPICS, Topics
 
 PAPERS = Topics(partitions=2)

@@ -17,14 +17,13 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Workload
 from streams import clock_log
-from streams.clock_rules import Counted
+from streams.clock_rules import Counted, TimeBase
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources.time_base import TimeBase
 from streams.sources.traces import Playback, PlaybackProgress, Trace, TracePlayer, trace_facts, trace_table
 from streams.sources.traces.trace_facts import FactRouter, TraceFacts
 from streams.topics import TOPICS, Topics

@@ -23,8 +23,8 @@ from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import object_authors
-from streams.sources.kube.publish.enumerations import member
+from streams.sources.kube.publish import policy_fields
+from streams.sources.kube.publish.policy_fields import member
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
@@ -146,7 +146,7 @@ class ClusterControlPublisher:
             paused=spec.paused,
             reason=spec.reason,
             budget=Fraction(spec.budget),
-            by=object_authors.author(meta),
+            by=policy_fields.author(meta),
             through=f"{KIND}/{NAME}",
             schedules=tuple(_schedule(entry, f"spec.schedules[{i}]") for i, entry in enumerate(spec.schedules)),
         )

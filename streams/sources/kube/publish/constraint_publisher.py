@@ -1,9 +1,14 @@
-"""Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, quotas, a webhook's Lease."""
+"""Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, quotas, a webhook's Lease.
 
-from collections.abc import Iterator
+Why a controller cannot make the pods that it wants is the condition of those that have one, else the events that they write. A
+field that changes all the time, such as what a quota has in use, is published at most every few seconds for each object.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic
 
 from schemas.facts import update_facts
 from schemas.facts.update_facts import (
@@ -22,14 +27,179 @@ from streams.clients.kube.watched_objects import (
     ReplicationControllerObject,
 )
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
-from streams.sources.kube.publish import failed_creations, scheduling_facts
-from streams.sources.kube.publish.fact_changes import NamesNothingError, PublishedFacts
-from streams.sources.kube.publish.failed_creations import FailedCreations
-from streams.sources.kube.publish.paced_facts import PacedFacts
+from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish.fact_changes import F, NamesNothingError, PublishedFacts, alike
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import HPAS
+
+MOST = 10_000
+"""Controllers whose events are kept."""
+LONGEST = 500
+"""Characters of an answer that are kept."""
+_CONDITION, _REASON = "ReplicaFailure", "FailedCreate"
+_EVENTS_ONLY = ("StatefulSet", "DaemonSet", "Job")
+AnyController = ControllerObject | ReplicationControllerObject
+
+
+class FailedCreations:
+    """The newest state of the controllers that are short of pods, with the event that says why."""
+
+    def __init__(self) -> None:
+        self._messages: OrderedDict[str, str] = OrderedDict()
+        self._short: dict[str, ControllerObject] = {}
+
+    def refusal(self, kind: str, item: AnyController) -> str:
+        """What was answered when the controller could not make a pod; empty while it can."""
+        name = _name(kind, item.metadata.namespace, item.metadata.name)
+        if kind not in _EVENTS_ONLY or not isinstance(item, ControllerObject):
+            failed = (
+                condition for condition in item.status.conditions if (condition.type, condition.status) == (_CONDITION, "True")
+            )
+            return next((condition.message[:LONGEST] for condition in failed if condition.reason == _REASON), "")
+        if not _is_short(kind, item):
+            self.forget(name)
+            return ""
+        self._short[name] = item
+        return self._messages.get(name, "")
+
+    def take(self, event: EventObject) -> tuple[str, ControllerObject] | None:
+        """An event of a controller that could not make a pod: its kind and object, if that is news for it."""
+        about = event.involved_object
+        name = _name(about.kind, about.namespace, about.name)
+        # The first one's text stays: later ones name another pod each time, and would make a fact each time.
+        if event.reason != _REASON or about.kind not in _EVENTS_ONLY or name in self._messages:
+            return None
+        self._messages[name] = event.message[:LONGEST]
+        if len(self._messages) > MOST:
+            self._messages.popitem(last=False)
+        short = self._short.get(name)
+        return None if short is None else (about.kind, short)
+
+    def forget(self, name: str) -> None:
+        """A controller (kind/namespace/name) is gone, or has its pods."""
+        self._short.pop(name, None)
+        self._messages.pop(name, None)
+
+
+def pods_of_job(controller: ControllerObject) -> int:
+    """How many pods a Job still wants at one time; none once it has ended or while it is suspended."""
+    ended = any(
+        condition.type in ("Complete", "Failed") and condition.status == "True" for condition in controller.status.conditions
+    )
+    if ended or controller.spec.suspend:
+        return 0
+    parallel = 1 if controller.spec.parallelism is None else controller.spec.parallelism
+    if controller.spec.completions is None:
+        return 0 if controller.status.succeeded else parallel
+    return max(0, min(parallel, controller.spec.completions - controller.status.succeeded))
+
+
+_DEFAULT_BACKOFF_LIMIT = 6
+"""SetDefaults_Job in Kubernetes, pkg/apis/batch/v1/defaults.go; without a limit for each index."""
+
+
+def last_failure(controller: ControllerObject) -> str:
+    """Why a Job would fail with one more pod that is evicted, as a clause; empty while it would make another one.
+
+    An evicted pod counts as failed, unless the first rule that matches its condition DisruptionTarget ignores it. Source:
+    exceedsBackoffLimit and matchPodFailurePolicy in Kubernetes, pkg/controller/job.
+    """
+    spec = controller.spec
+    rules = () if spec.pod_failure_policy is None else spec.pod_failure_policy.rules
+    evicted = (rule.action for rule in rules if any(pattern.type == "DisruptionTarget" for pattern in rule.on_pod_conditions))
+    action = next(evicted, "Count")
+    if action == "Ignore":
+        return ""
+    if action in ("FailJob", "FailIndex"):
+        return f"its podFailurePolicy has the action {action} for a pod that is evicted"
+    if spec.backoff_limit_per_index == 0:
+        return "an evicted pod counts as failed, and its backoffLimitPerIndex is 0"
+    limit = spec.backoff_limit
+    if limit is None and spec.backoff_limit_per_index is None:
+        limit = _DEFAULT_BACKOFF_LIMIT
+    if limit is None or controller.status.failed < limit:
+        return ""
+    return f"an evicted pod counts as failed, {controller.status.failed} have failed, and its backoffLimit is {limit}"
+
+
+def _is_short(kind: str, controller: ControllerObject) -> bool:
+    match kind:
+        case "DaemonSet":
+            return controller.status.current_number_scheduled < controller.status.desired_number_scheduled
+        case "Job":
+            return controller.status.active < pods_of_job(controller)
+        case _:
+            return controller.status.replicas < (1 if controller.spec.replicas is None else controller.spec.replicas)
+
+
+def _name(kind: str, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"
+
+
+PERIOD = timedelta(seconds=5)
+"""The shortest time between two facts about one object of which only busy fields change."""
+AT_ONCE = 100  # facts that are published at one time, so that a cluster of ten thousand quotas costs no more
+
+
+class PacedFacts(Generic[F]):
+    """Facts of one kind. `settled` gives a fact without its busy fields; without it, every change is published at once."""
+
+    def __init__(self, facts: PublishedFacts[F], settled: Callable[[F], object] | None) -> None:
+        self._facts, self._settled = facts, settled
+        self._published: dict[str, F] = {}
+        """What this process published last, by name."""
+        self._waiting: dict[str, F] = {}
+        self._since: dict[str, datetime] = {}
+        """When each was published."""
+
+    def restore(self, published: Mapping[str, F]) -> None:
+        """Start from what the log has."""
+        self._facts.restore(published)
+
+    def put(self, name: str, fact: F | None, at: datetime) -> None:
+        """An object exists; None if there is no fact about it any more."""
+        before = self._published.get(name)
+        if fact is None:
+            self.remove(name)
+        elif self._settled is None:
+            self._facts.upsert(name, fact)
+        elif before is None or self._settled(before) != self._settled(fact):
+            self._publish(name, fact, at)
+        elif name in self._waiting or not alike(before, fact):
+            self._waiting[name] = fact
+
+    def remove(self, name: str) -> None:
+        """An object is gone."""
+        self._waiting.pop(name, None)
+        self._published.pop(name, None)
+        self._since.pop(name, None)
+        self._facts.remove(name)
+
+    def keep(self, name: str) -> None:
+        """An object exists and cannot be read."""
+        self._facts.keep(name)
+
+    def mark_synced(self) -> None:
+        """Every object that exists was seen."""
+        self._facts.mark_synced()
+
+    def publish_due(self, at: datetime) -> None:
+        """Publish the changes that have waited long enough, those that have waited longest first."""
+        due = [name for name in self._waiting if at - self._since[name] >= PERIOD]
+        for name in sorted(due, key=lambda name: self._since[name])[:AT_ONCE]:
+            self._publish(name, self._waiting[name], at)
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """Publish again what was last published this long ago."""
+        self._facts.republish(at, older)
+
+    def _publish(self, name: str, fact: F, at: datetime) -> None:
+        self._waiting.pop(name, None)
+        self._published[name], self._since[name] = fact, at
+        self._facts.upsert(name, fact)
+
 
 ALIVE = timedelta(seconds=60)  # without a renewal, as upstream's updater has it
 _OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"})
@@ -120,8 +290,8 @@ class UpdateConstraintPublisher:
     def _controller(self, kind: str, item: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(item, kind, self._cluster, at)
         if fact is not None and kind == "Job" and isinstance(item, ControllerObject):
-            wanted = failed_creations.pods_of_job(item)
-            fact = replace(fact, replicas=wanted, last_failure=failed_creations.last_failure(item)) if wanted else None
+            wanted = pods_of_job(item)
+            fact = replace(fact, replicas=wanted, last_failure=last_failure(item)) if wanted else None
         if fact is not None:
             fact = replace(fact, refusal=self._failed.refusal(kind, item))
         self._controllers.put(f"{item.metadata.namespace}/{kind}/{item.metadata.name}", fact)

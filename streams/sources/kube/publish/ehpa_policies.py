@@ -29,8 +29,8 @@ from schemas.policies.scaling import (
 from schemas.policies.vpa import Operator, Requirement, TargetRef
 from streams.clients.kube import autoscaler_specs as specs
 from streams.clients.kube.watched_objects import LabelExpression
-from streams.sources.kube.publish import object_authors, object_bounds
-from streams.sources.kube.publish.enumerations import member
+from streams.sources.kube.publish import policy_fields
+from streams.sources.kube.publish.policy_fields import member
 
 # Annotations that change with every apply, or with every pass over the object.
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
@@ -51,7 +51,7 @@ def changed(autoscaler: specs.AutoscalerObject, cluster: str, at: datetime) -> E
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
-        by=object_authors.author(meta),
+        by=policy_fields.author(meta),
     )
     try:
         return _whole(bare, specs.decode_ehpa(autoscaler.spec))
@@ -61,7 +61,7 @@ def changed(autoscaler: specs.AutoscalerObject, cluster: str, at: datetime) -> E
 
 def within_bounds(policy: EhpaChanged, size: Callable[[EhpaChanged], int]) -> EhpaChanged:
     """The policy itself, or, if it is too large, one that only names the object and the bound."""
-    why = object_bounds.excess(policy, size)
+    why = policy_fields.excess(policy, size)
     return _bare(policy, why) if why else policy
 
 

@@ -1,24 +1,95 @@
 """Publishes pods and their OOM kills: when they change, when the last record is old, and when they are gone.
 
-A pod is not published before its workload is known; its kills and evictions wait with it.
+A pod is not published before its workload is known; its kills and evictions wait with it. A container's last end shows a kill,
+while it is stopped and also once it runs again; an eviction for lack of memory also says what was used.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
-from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Workload
+from schemas.units import Bytes
 from streams.clients.cluster_port import Pod
+from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import EventObject
-from streams.publishing.pod_facts import pod_changed
+from streams.publishing.pod_facts import oom_killed, pod_changed
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
-from streams.sources.kube.publish import oom_kills
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
+
+# Before the last record of its pod: such a kill was published, even if we no longer read so far back.
+LONG_AGO = timedelta(days=1)
+_LISTS = ("offending_containers", "offending_containers_usage", "starved_resource")
+"""Annotations of an eviction event: three lists of equal length, as the kubelet writes them."""
+
+
+def kills_of_pod(pod: Pod, before: PodChanged | None) -> list[ContainerOOMKilled]:
+    """Every kill that the pod shows, by container. `before` is the previous version of the pod."""
+    now = {seen.name: seen for seen in pod.containers}
+    then = {seen.name: seen for seen in before.containers} if before is not None else {}
+    kills = sorted(pod.ooms, key=lambda kill: kill.container)
+    return [oom_killed(pod, kill, _killed(kill.restarts, now[kill.container], then.get(kill.container))) for kill in kills]
+
+
+def unpublished_kills(shown: Iterable[ContainerOOMKilled], published: PodChanged | None) -> list[ContainerOOMKilled]:
+    """The kills that may not have been published yet. `published` is the log's newest record of the pod."""
+    return [kill for kill in shown if not _published_long_ago(kill, published)]
+
+
+def kills_of_event(event: EventObject, pod: PodChanged, workload: Workload) -> Iterator[ContainerOOMKilled]:
+    """The kills of an eviction."""
+    seen = {container.name: container for container in pod.containers}
+    at = event.metadata.creation_timestamp
+    for name, used in _offending(event.metadata.annotations or {}):
+        if name in seen and at is not None:
+            yield ContainerOOMKilled(
+                at=at,
+                workload=workload,
+                pod=pod.pod,
+                container=name,
+                restarts=seen[name].restarts + 1,  # those of an evicted pod are final, so the next number is free
+                memory_request=seen[name].requests.memory,
+                memory_limit=seen[name].limits.memory,
+                memory_used=used,
+            )
+
+
+def _published_long_ago(kill: ContainerOOMKilled, published: PodChanged | None) -> bool:
+    """Whether the log's record of the pod is so much newer than the kill, which showed then, that the kill was published too."""
+    if published is None or published.at - kill.at < LONG_AGO:
+        return False
+    return any(seen.name == kill.container and kill.restarts <= seen.restarts + 1 for seen in published.containers)
+
+
+def _killed(restarts: int, now: ContainerSeen, then: ContainerSeen | None) -> ContainerSeen:
+    """The container as it was when it was killed."""
+    # What it was killed under counts: the old pod object's request if its successor, with one restart more, runs already.
+    return then if then is not None and now.restarts == restarts and then.restarts < restarts else now
+
+
+def _offending(annotations: Mapping[str, str]) -> Iterator[tuple[str, Bytes]]:
+    """The containers that used too much memory, and how much. Lists of unequal length mean nothing."""
+    lists = [annotations.get(name, "").split(",") for name in _LISTS]
+    if len({len(values) for values in lists}) > 1:
+        return
+    for container, usage, resource in zip(*lists, strict=True):
+        used = _bytes(usage) if resource == "memory" else None
+        if used is not None:
+            yield container, used
+
+
+def _bytes(quantity: str) -> Bytes | None:
+    try:
+        return quantities.read_amounts({"memory": quantity}).memory
+    except ValueError:
+        return None
+
 
 _log = structlog.get_logger(__name__)
 MOST_EVICTIONS = 10_000
@@ -51,7 +122,7 @@ class PodPublisher:
         """The log was read again. The caller then calls `publish` for every pod whose workload is known."""
         self._published = published
         for uid, pod in self._pods.items():
-            pod.kills = [*oom_kills.unpublished(pod.killed.values(), published.newest.get(uid)), *pod.kills]
+            pod.kills = [*unpublished_kills(pod.killed.values(), published.newest.get(uid)), *pod.kills]
 
     def upsert(self, shown: Pod, workload: Workload | None, at: datetime) -> None:
         """A pod exists, new or changed. It waits while its workload is None."""
@@ -60,11 +131,11 @@ class PodPublisher:
         pod = self._pods[uid] = _Pod(pod_changed(shown, at))
         self._unread.pop((shown.pod.namespace, shown.pod.name), None)
         if before is None:
-            pod.kills = oom_kills.unpublished(oom_kills.of_pod(shown, None), self._published.newest.get(uid))
+            pod.kills = unpublished_kills(kills_of_pod(shown, None), self._published.newest.get(uid))
         else:
-            pod.kills, pod.killed = [*before.kills, *oom_kills.of_pod(shown, before.fact)], before.killed
+            pod.kills, pod.killed = [*before.kills, *kills_of_pod(shown, before.fact)], before.killed
         if uid in self._evictions:
-            pod.kills.extend(oom_kills.of_event(self._evictions.pop(uid), pod.fact, pod.fact.workload))
+            pod.kills.extend(kills_of_event(self._evictions.pop(uid), pod.fact, pod.fact.workload))
         if workload is not None:
             self.publish(uid, workload, at)
 
@@ -128,7 +199,7 @@ class PodPublisher:
             while len(self._evictions) > MOST_EVICTIONS:
                 self._drop_eviction()
             return
-        pod.kills.extend(oom_kills.of_event(event, pod.fact, pod.fact.workload))
+        pod.kills.extend(kills_of_event(event, pod.fact, pod.fact.workload))
         if uid in self._published.newest:
             self._publisher.publish(*self._new_kills(pod))
 

@@ -34,8 +34,8 @@ from streams.errors import EdgeError, GiveUp, LogUnavailable
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import object_authors
-from streams.sources.kube.publish.enumerations import member
+from streams.sources.kube.publish import policy_fields
+from streams.sources.kube.publish.policy_fields import member
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
@@ -256,7 +256,7 @@ class PolicyObjectPublisher:
             _containers(spec),
             self._guards(spec),
             spec.patch_new_pods,
-            object_authors.author(meta),
+            policy_fields.author(meta),
             f"{KIND}/{meta.namespace}/{meta.name}",
         )
         fault = event_bounds.fault(policy)

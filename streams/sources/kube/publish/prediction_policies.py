@@ -12,7 +12,7 @@ from schemas import event_bounds
 from schemas.policies.ehpa import EHPA_KIND, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube import autoscaler_specs
-from streams.sources.kube.publish import ehpa_policies, object_authors, object_bounds
+from streams.sources.kube.publish import ehpa_policies, policy_fields
 
 SHORTEST_WINDOW = 600
 """Seconds, as upstream's admission has it."""
@@ -37,7 +37,7 @@ def changed(prediction: autoscaler_specs.PredictionObject, cluster: str, at: dat
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
-        by=object_authors.author(meta),
+        by=policy_fields.author(meta),
     )
     try:
         return _whole(bare, autoscaler_specs.decode_prediction(prediction.spec))
@@ -49,7 +49,7 @@ def within_bounds(
     policy: TimeSeriesPredictionChanged, size: Callable[[TimeSeriesPredictionChanged], int]
 ) -> TimeSeriesPredictionChanged:
     """The policy itself, or, if it is too large, one that only names the object and the bound."""
-    why = object_bounds.excess(policy, size)
+    why = policy_fields.excess(policy, size)
     if not why:
         return policy
     bare = TimeSeriesPredictionChanged(policy.at, policy.cluster, policy.namespace, policy.name, policy.created, uid=policy.uid)

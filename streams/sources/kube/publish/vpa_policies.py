@@ -5,21 +5,123 @@ sentence that names the bad value and its place, without the parts that make no 
 sentence. The target is resolved elsewhere.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
 
 from schemas import bounds, event_bounds
+from schemas.names import Amounts
 from schemas.policies import vpa_annotations
-from schemas.policies.vertical import ContainerPolicy, UpdateMode
+from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
-from schemas.units import Seconds
-from streams.clients.kube import vpa_spec
-from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReference, UpdatePolicySpec, VpaSpec
-from streams.clients.kube.watched_objects import VpaObject
-from streams.sources.kube.publish import container_policies, object_authors, object_bounds
-from streams.sources.kube.publish.container_policies import at_least
-from streams.sources.kube.publish.enumerations import optional_member
+from schemas.units import Bytes, Cores, Seconds
+from streams.clients.kube import quantities, vpa_spec
+from streams.clients.kube.vpa_spec import (
+    ContainerPolicySpec,
+    EvictionRequirementSpec,
+    StartupBoostSpec,
+    TargetReference,
+    UpdatePolicySpec,
+    VpaSpec,
+)
+from streams.clients.kube.watched_objects import QuantityInJson, VpaObject
+from streams.sources.kube.publish import policy_fields
+from streams.sources.kube.publish.policy_fields import optional_member
+
+W = TypeVar("W", bound=StrEnum)
+_RESOURCES = ("cpu", "memory")
+
+
+def _container_policy(path: str, spec: ContainerPolicySpec) -> ContainerPolicy:
+    """One entry, which stands at `path` in the object. Raises ValueError."""
+    if not spec.container_name:
+        raise ValueError(f"{path}.containerName is missing")
+    lowest, highest = _amounts(f"{path}.minAllowed", spec.min_allowed), _amounts(f"{path}.maxAllowed", spec.max_allowed)
+    _refuse_crossed(path, lowest, highest)
+    bump = _at_least(f"{path}.oomMinBumpUp", _number(f"{path}.oomMinBumpUp", spec.oom_min_bump_up), 0)
+    interval = f"{path}.memoryAggregationInterval"
+    window = _at_least(f"{interval}Seconds", spec.memory_aggregation_interval_seconds, 1)
+    windows = _at_least(f"{interval}Count", spec.memory_aggregation_interval_count, 1)
+    return ContainerPolicy(
+        container=spec.container_name,
+        min_allowed=lowest,
+        max_allowed=highest,
+        mode=optional_member(f"{path}.mode", spec.mode, ContainerMode) or ContainerMode.AUTO,
+        controlled_resources=None if spec.controlled_resources is None else _resources(path, spec.controlled_resources),
+        controlled_values=optional_member(f"{path}.controlledValues", spec.controlled_values, ControlledValues)
+        or ControlledValues.REQUESTS_AND_LIMITS,
+        oom_ratio=_ratio(f"{path}.oomBumpUpRatio", spec.oom_bump_up_ratio),
+        oom_minimum=None if bump is None else Bytes(math.ceil(bump)),
+        memory_window=None if window is None else Seconds(window),
+        memory_windows=None if windows is None else int(windows),
+        boost=_boost(f"{path}.startupBoost", spec.startup_boost),
+    )
+
+
+def _boost(path: str, spec: StartupBoostSpec | None) -> StartupBoost | None:
+    """A startup boost; None when nothing is boosted. Raises ValueError."""
+    if spec is None or spec.cpu is None:
+        return None
+    kind = optional_member(f"{path}.cpu.type", spec.cpu.type, BoostKind) or BoostKind.FACTOR
+    quantity = _at_least(f"{path}.cpu.quantity", _number(f"{path}.cpu.quantity", spec.cpu.quantity), 0, bounds.MOST_CORES)
+    missing = {BoostKind.FACTOR: ("factor", spec.cpu.factor), BoostKind.QUANTITY: ("quantity", quantity)}[kind]
+    if missing[1] is None:
+        raise ValueError(f"{path}.cpu.{missing[0]} is missing, and the type is '{kind}'")
+    duration = _at_least(f"{path}.cpu.durationSeconds", spec.cpu.duration_seconds, 0, bounds.MOST_INT32)
+    return StartupBoost(
+        kind=kind,
+        factor=_at_least(f"{path}.cpu.factor", spec.cpu.factor, 1, bounds.MOST_INT32),
+        quantity=None if quantity is None else Cores(quantity),
+        duration=Seconds(duration or 0.0),
+    )
+
+
+def _at_least(path: str, number: float | None, least: float, most: float = bounds.MOST_NUMBER) -> float | None:
+    """The number, or None. Raises ValueError for a number below `least` or above `most`."""
+    if number is None:
+        return None
+    if number < least:
+        raise ValueError(f"{path} is {number:g}; it must be at least {least:g}")
+    if number > most:
+        raise ValueError(f"{path} is {number:g}; more than {most:g} is not possible")
+    return float(number)
+
+
+def _amounts(path: str, given: Mapping[str, QuantityInJson] | None) -> Amounts:
+    # Other resources are ignored, because nothing can be recommended for them.
+    amounts = {name: _number(f"{path}.{name}", (given or {}).get(name)) for name in _RESOURCES}
+    cpu = _at_least(f"{path}.cpu", amounts["cpu"], 0, bounds.MOST_CORES)
+    memory = _at_least(f"{path}.memory", amounts["memory"], 0, bounds.MOST_BYTES)
+    return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(math.ceil(memory)))
+
+
+def _refuse_crossed(path: str, lowest: Amounts, highest: Amounts) -> None:
+    for name, low, high in (("cpu", lowest.cpu, highest.cpu), ("memory", lowest.memory, highest.memory)):
+        if low is not None and high is not None and high < low:
+            raise ValueError(f"{path}.maxAllowed.{name} is {high:g}, below minAllowed.{name}, which is {low:g}")
+
+
+def _resources(path: str, names: list[str]) -> tuple[str, ...]:
+    odd = [name for name in names if name not in _RESOURCES]
+    if odd:
+        raise ValueError(f"{path}.controlledResources names '{odd[0]}'; there are cpu and memory")
+    return tuple(names)
+
+
+def _ratio(path: str, quantity: QuantityInJson | None) -> float | None:
+    number = _at_least(path, _number(path, quantity), 1)
+    # To the thousandth, rounded up, as Kubernetes reads such a quantity.
+    return None if number is None else math.ceil(round(number * 1000, 6)) / 1000
+
+
+def _number(path: str, quantity: QuantityInJson | None) -> float | None:
+    try:
+        return None if quantity is None else quantities.parse(str(quantity))
+    except ValueError:
+        raise ValueError(f"{path} is '{quantity}', which is no quantity") from None
 
 
 def changed(vpa: VpaObject, cluster: str, at: datetime) -> VpaChanged:
@@ -34,7 +136,7 @@ def changed(vpa: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
-        by=object_authors.author(meta),
+        by=policy_fields.author(meta),
         annotations=vpa_annotations.readable(meta.annotations or {}),
     )
     try:
@@ -53,7 +155,7 @@ def within_bounds(policy: VpaChanged, size: Callable[[VpaChanged], int]) -> VpaC
 
     `size` gives the bytes of a policy's record.
     """
-    why = object_bounds.excess(policy, size)
+    why = policy_fields.excess(policy, size)
     return _bare(policy, why) if why else policy
 
 
@@ -97,8 +199,8 @@ def _with_policies(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
     if len(names) > 1:
         raise ValueError(f"spec.recommenders names {', '.join(names)}; there may be one at most")
     update = spec.update_policy or UpdatePolicySpec()
-    evict_after = at_least("spec.updatePolicy.evictAfterOOMSeconds", update.evict_after_oom_seconds, 1)
-    min_replicas = at_least("spec.updatePolicy.minReplicas", update.min_replicas, 1)
+    evict_after = _at_least("spec.updatePolicy.evictAfterOOMSeconds", update.evict_after_oom_seconds, 1)
+    min_replicas = _at_least("spec.updatePolicy.minReplicas", update.min_replicas, 1)
     policies = spec.resource_policy.container_policies if spec.resource_policy is not None else None
     for reason in bounds.count("spec.resourcePolicy.containerPolicies", policies or (), bounds.MOST_CONTAINERS):
         raise ValueError(reason)
@@ -109,10 +211,9 @@ def _with_policies(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
         evict_after_oom=None if evict_after is None else Seconds(evict_after),
         requirements=_requirements(update.eviction_requirements or ()),
         containers=_looked_up(
-            container_policies.read(f"spec.resourcePolicy.containerPolicies[{i}]", entry)
-            for i, entry in enumerate(policies or ())
+            _container_policy(f"spec.resourcePolicy.containerPolicies[{i}]", entry) for i, entry in enumerate(policies or ())
         ),
-        boost=container_policies.boost("spec.startupBoost", spec.startup_boost),
+        boost=_boost("spec.startupBoost", spec.startup_boost),
     )
 
 

@@ -20,7 +20,7 @@ def said(**data: str) -> ApiObjects:
         "requestheader-username-headers": '["X-Remote-User", "X-User"]',
         **{key.replace("_", "-"): value for key, value in data.items()},
     }
-    made.create(metrics_endpoint.NAME, {"metadata": {}, "data": told})
+    made.create(metrics_endpoint.CONFIG_MAP, {"metadata": {}, "data": told})
     return made
 
 

@@ -23,8 +23,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources.asg.activity_turns import MOST_A_MINUTE, ActivityTurns
-from streams.sources.asg.asg_source import AsgSource, GroupBounds, GroupSelection
+from streams.sources.asg.asg_source import MOST_A_MINUTE, ActivityTurns, AsgSource, GroupBounds, GroupSelection
 from streams.topics import TOPICS, Topics
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from streams.clients.kube.watched_objects import ResourceQuotaObject
-from streams.sources.kube.publish import paced_facts
+from streams.sources.kube.publish import constraint_publisher
 from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_list import watches
 from tests.support.kube_scene import KubeScene
@@ -58,7 +58,7 @@ def test_a_bound_that_changes_is_told_at_once(scene: KubeScene) -> None:
 
 
 def test_many_quotas_that_change_at_once_are_told_a_hundred_at_a_time(scene: KubeScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paced_facts, "AT_ONCE", 2)
+    monkeypatch.setattr(constraint_publisher, "AT_ONCE", 2)
     scene.see("resourcequotas", *(quota("1", f"q{number}") for number in range(5)))
     scene.see("resourcequotas", *(quota("2", f"q{number}") for number in range(5)))
     counts = []

@@ -9,8 +9,7 @@ import pytest
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import Unreachable
-from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import MetricNames, oom_restarts
+from streams.sources.usage.promql import MetricNames, PrometheusUsage, oom_restarts
 from tests.support.canned_http_server import Answer, Answering, Asked, answering
 from tests.support.usage_scene import START, WEB, UsageScene, at
 
