@@ -19,7 +19,7 @@ from agents.run.partition_task import TurnResult
 from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup, process_parts
 from schemas import times
 from schemas.units import Bytes, Seconds
-from streams.consumers.executing.tick_silence import TickSilence
+from streams.consumers.executing.control_state import TickSilence
 from streams.log.connection_check import require_entry
 from streams.log.log_port import Record
 

@@ -22,11 +22,10 @@ from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
-from streams.clients.kube.controller_requests import ControllerChain
 from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.controller_lookups import ControllerChain
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.registration import PATH, Registrar, Registration
-from streams.consumers.webhook.status_lease import StatusLease
+from streams.consumers.webhook.registration import PATH, Registrar, Registration, StatusLease
 from streams.consumers.webhook.webhook_consumer import Parts, Serving, WebhookConsumer
 from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation

@@ -13,14 +13,48 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from schemas.units import Seconds
-from streams.broker import api_versions_probe, jar_lock, jars, java, preflight, private_files, server_properties
+from streams.broker import broker_settings, jars, java, preflight
 from streams.broker.broker_settings import BrokerSettings
 from streams.errors import LogUnavailable
+
+UMASK = 0o077  # for Java, so that all that it writes is private
+_FOLDER, _FILE = 0o700, 0o600
+
+
+# What the broker writes shows what the cluster runs, and may hold passwords. A folder that was there before keeps its rights,
+# because it may hold other things, too.
+def make_folder(folder: Path) -> None:
+    """Make the data folder, private. Raises LogUnavailable when it cannot be made or written."""
+    try:
+        folder.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the broker's data folder '{folder}' cannot be made ({error.strerror}): choose another with broker.data"
+        raise LogUnavailable(msg) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        msg = f"the broker's data folder '{folder}' cannot be written: choose another with broker.data, or change its owner"
+        raise LogUnavailable(msg)
+
+
+def close_to_others(folder: Path) -> None:
+    """Make the folder if it is missing, and close it to others."""
+    with suppress(FileExistsError):  # a file of that name: using it as a folder will raise
+        folder.mkdir(mode=_FOLDER, exist_ok=True)
+        folder.chmod(_FOLDER)  # files that an earlier version wrote there may be readable
+
+
+def create(file: Path) -> TextIO:
+    """The file, empty and private, open for writing."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), _FILE)
+    opened = os.fdopen(descriptor, "w", encoding="utf-8")
+    file.chmod(_FILE)  # one that was there keeps its rights when it is opened
+    return opened
+
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -46,7 +80,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """What clients connect to: host:port."""
-        return f"{server_properties.HOST}:{self.port}"
+        return f"{broker_settings.HOST}:{self.port}"
 
     @property
     def data(self) -> Path:
@@ -83,7 +117,7 @@ class Broker:
             self._prepare()
             folder = jars.ensure(self.settings.cache, progress=self._progress)
             run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
-            path = ["-cp", jars.classpath(folder, jar_lock.read())]
+            path = ["-cp", jars.classpath(folder, jars.locked())]
             self._progress(f"starting Kafka on {self.bootstrap} ...")
             self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])
             self._launch([*run, *self._memory(), *path, "kafka.Kafka", str(self._properties)])
@@ -139,8 +173,8 @@ class Broker:
     def _prepare(self) -> None:
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="ullage-broker-"))
-        private_files.make_folder(self.data)
-        private_files.close_to_others(self._logs)
+        make_folder(self.data)
+        close_to_others(self._logs)
         preflight.check_space(self.data, self.settings.min_free_mb)
         preflight.check_unlocked(self._logs, _LOCK_WAIT)
         self._choose_ports()
@@ -150,14 +184,14 @@ class Broker:
         self.port = self.port or port  # the same for all starts, because clients know it; nobody knows the controller's
         preflight.check_port(self.port)
         security = self.settings.security
-        text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs, security=security)
-        with private_files.create(self._properties) as file:
+        text = broker_settings.server_properties(port=self.port, controller=self._controller, logs=self._logs, security=security)
+        with create(self._properties) as file:
             file.write(text)
 
     def _format(self, command: list[str]) -> None:
         if (self._logs / "meta.properties").exists():
             return
-        tool = ["kafka.tools.StorageTool", "format", "-t", server_properties.cluster_id(), "-c", str(self._properties)]
+        tool = ["kafka.tools.StorageTool", "format", "-t", broker_settings.cluster_id(), "-c", str(self._properties)]
         tool += [] if self.settings.security is None else self.settings.security.format_arguments()
         code = self._spawn([*command, *tool]).wait()
         self.stop()
@@ -184,7 +218,7 @@ class Broker:
 
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
         throw_away = str(self.data) if self.settings.data is None else ""
-        with private_files.create(self.log) as log:
+        with create(self.log) as log:
             watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command
                 [sys.executable, "-I", "-S", str(_WATCHDOG), throw_away, *command],
                 stdin=subprocess.PIPE,
@@ -192,7 +226,7 @@ class Broker:
                 stderr=log,
                 text=True,
                 start_new_session=True,  # Ctrl-C in the terminal reaches us and not Java, so that we can end Java in order
-                umask=private_files.UMASK,
+                umask=UMASK,
             )
         atexit.register(self.close)
         line = watchdog.stdout.readline() if watchdog.stdout is not None else ""
@@ -210,7 +244,7 @@ class Broker:
         while self.running and time.monotonic() < until:
             written = self.log.read_text(encoding="utf-8", errors="replace")
             # An answer alone may come from another Kafka that took the port meanwhile.
-            if _STARTED in written and api_versions_probe.answers(self.port, tls=tls, wait=Seconds(2.0)):
+            if _STARTED in written and preflight.answers(self.port, tls=tls, wait=Seconds(2.0)):
                 return True
             time.sleep(0.05)
         return False

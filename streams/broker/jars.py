@@ -1,20 +1,75 @@
 """Brings Kafka's jars to this machine once, and checks every byte of them at every start.
 
 Each jar is fetched through jgo, which knows where Maven artifacts live and honours the user's own mirrors. A file with another
-checksum than the lock's is refused, wherever it came from.
+checksum than the lock's is refused, wherever it came from. It only reads the lock; `streams.broker.update_jar_lock` writes it.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from streams.broker import jar_lock
-from streams.broker.jar_lock import Jar
-from streams.errors import LogUnavailable
+from streams.errors import BadInput, LogUnavailable
+
+LOCK = Path(__file__).with_name("kafka.lock")
+_LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)\s+(\d+)\s+([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One jar by its Maven coordinates, with the content it must have."""
+
+    group: str
+    artifact: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its file name, unique within the lock."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def coordinates(self) -> str:
+        """As Maven writes them: group:artifact:version."""
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+def parse(text: str, *, where: str) -> tuple[Jar, ...]:
+    """The jars of a lock file. Raises BadInput with the line number for a line that is not a jar, a comment or empty."""
+    jars: list[Jar] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not names_a_jar(line):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            msg = f"line {number} of '{where}' is not 'group:artifact:version size sha256': '{line}'"
+            raise BadInput(msg)
+        group, artifact, version, size, sha256 = match.groups()
+        jars.append(Jar(group, artifact, version, int(size), sha256))
+    return tuple(jars)
+
+
+def locked(path: Path = LOCK) -> tuple[Jar, ...]:
+    """The jars of the lock that ships with the program."""
+    return parse(path.read_text(encoding="utf-8"), where=str(path))
+
+
+def kafka_version(jars: tuple[Jar, ...]) -> str:
+    """The version of Kafka itself."""
+    return next(jar.version for jar in jars if jar.artifact == "kafka-server")
+
+
+def names_a_jar(line: str) -> bool:
+    """Neither empty nor a comment."""
+    return bool(line.strip()) and not line.startswith("#")
+
 
 THREADS = 8
 Fetch = Callable[[str, Path], Path]
@@ -27,17 +82,15 @@ class JarsUnavailable(LogUnavailable):
 
 def ensure(cache: Path, *, progress: Callable[[str], None] = lambda _line: None, fetch: Fetch | None = None) -> Path:
     """The folder that holds all jars of the lock; fetches those missing or damaged. Raises JarsUnavailable."""
-    jars = jar_lock.read()
-    folder = cache / f"kafka-{jar_lock.kafka_version(jars)}"
+    jars = locked()
+    folder = cache / f"kafka-{kafka_version(jars)}"
     _make(folder)
     with ThreadPoolExecutor(THREADS) as pool:
         good = list(pool.map(lambda jar: is_good(folder / jar.file, jar), jars))
         wanted = [jar for jar, there in zip(jars, good, strict=True) if not there]
         if wanted:
             size = sum(jar.size for jar in wanted) / 1e6
-            progress(
-                f"fetching Apache Kafka {jar_lock.kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}"
-            )
+            progress(f"fetching Apache Kafka {kafka_version(jars)} ({len(wanted)} jars, {size:.0f} MB, once) into {folder}")
             _fetch_all(pool, wanted, folder, fetch or from_maven)
     return folder
 

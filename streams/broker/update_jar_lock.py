@@ -8,15 +8,15 @@ for an artifact that is not published.
 import sys
 from collections.abc import Mapping
 
-from streams.broker import jar_lock, jars
+from streams.broker import jars
 
 
 def main() -> int:
     """Fetch what the lock names and write its sizes and sums."""
-    text = jar_lock.LOCK.read_text(encoding="utf-8")
-    names = [line.split()[0] for line in text.splitlines() if jar_lock.names_a_jar(line)]
-    jar_lock.LOCK.write_text(renewed(text, jars.measure(names)), encoding="utf-8")
-    sys.stdout.write(f"{len(names)} jars measured into {jar_lock.LOCK}\n")
+    text = jars.LOCK.read_text(encoding="utf-8")
+    names = [line.split()[0] for line in text.splitlines() if jars.names_a_jar(line)]
+    jars.LOCK.write_text(renewed(text, jars.measure(names)), encoding="utf-8")
+    sys.stdout.write(f"{len(names)} jars measured into {jars.LOCK}\n")
     return 0
 
 
@@ -26,7 +26,7 @@ def renewed(text: str, contents: Mapping[str, tuple[int, str]]) -> str:
 
 
 def _line(line: str, contents: Mapping[str, tuple[int, str]]) -> str:
-    if not jar_lock.names_a_jar(line):
+    if not jars.names_a_jar(line):
         return line
     name = line.split(maxsplit=1)[0]
     size, sha256 = contents[name]

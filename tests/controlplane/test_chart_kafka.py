@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agents.run.stage_topics import stage_names
-from streams.broker import BrokerSettings, jar_lock, jars, java
+from streams.broker import BrokerSettings, jars, java
 from streams.broker.preflight import free_ports
 from streams.errors import LogUnavailable
 from streams.log import open_log
@@ -143,7 +143,7 @@ def kafka(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Char
         (folder / name).mkdir()
         for key, value in _secret(documents, secret).items():
             (folder / name / key).write_text(moved(value.decode()))
-    classpath = jars.classpath(jars.ensure(BrokerSettings().cache), jar_lock.read())
+    classpath = jars.classpath(jars.ensure(BrokerSettings().cache), jars.locked())
     (folder / "bin").mkdir()
     for name, program in MAIN.items():
         run = f"{java.find()} {QUICK} -Dlog4j2.configurationFile={LOG4J.as_uri()} -cp {classpath} {program}"

@@ -15,9 +15,9 @@ from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup
 from schemas.outcomes import Action, ActionFinished
 from streams.broker import Broker
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.cursor import Cursor
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log_range import Cursor
 from streams.topics import Topics
 from tests.controlplane.chart_mounts import mount
 from tests.controlplane.chart_values import VALUES, rendered

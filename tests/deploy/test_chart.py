@@ -10,7 +10,7 @@ import yaml
 
 from agents.cli.program import app
 from agents.commands.change import topics
-from streams.broker import jar_lock
+from streams.broker import jars
 from tests.support import chart_rights, chart_settings
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_every_command_of_a_component_is_one_of_ours() -> None:
 
 def test_the_kafka_for_trying_out_is_the_one_that_compose_and_the_embedded_broker_run() -> None:
     kafka = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["kafka"]
-    assert kafka["single"]["image"] == f"apache/kafka:{jar_lock.kafka_version(jar_lock.read())}"
+    assert kafka["single"]["image"] == f"apache/kafka:{jars.kafka_version(jars.locked())}"
 
 
 def values() -> dict[str, object]:

@@ -14,7 +14,7 @@ from cyclopts import CycloptsError
 
 from agents.cli.program import app
 from agents.settings import loading
-from streams.broker import jar_lock
+from streams.broker import jars
 from streams.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ def test_it_runs_kafka_the_topics_a_clock_and_two_workers_and_more_in_the_demo(c
 
 def test_it_runs_the_kafka_that_the_embedded_broker_runs_and_makes_no_topics_by_accident(compose: Compose) -> None:
     kafka = compose["services"]["kafka"]
-    assert kafka["image"] == f"apache/kafka:{jar_lock.kafka_version(jar_lock.read())}"
+    assert kafka["image"] == f"apache/kafka:{jars.kafka_version(jars.locked())}"
     assert kafka["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
     assert kafka["environment"]["KAFKA_PROCESS_ROLES"] == "broker,controller"
     assert not kafka["environment"]["CLUSTER_ID"].startswith("-")

@@ -14,11 +14,11 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.pods.evictor import evictor
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
+from streams.log_range import Cursor
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 from unittest import mock
 
-from streams.broker import Broker, BrokerSettings, server_properties
+from streams.broker import Broker, BrokerSettings, broker_settings
 
 SETTINGS = BrokerSettings(heap_mb=256, quick=True, start_timeout=120.0)
 _COPIES = {"default.replication.factor": "3", "offsets.topic.replication.factor": "3"}
@@ -33,7 +33,7 @@ class JoiningBroker(Broker):
     def start(self) -> Self:
         """Start with the cluster's id, without which each would be a cluster of one."""
         cluster = _properties(self._first.data / "log" / "meta.properties")["cluster.id"]
-        with mock.patch.object(server_properties, "cluster_id", return_value=cluster):
+        with mock.patch.object(broker_settings, "cluster_id", return_value=cluster):
             return super().start()
 
     def _choose_ports(self) -> None:

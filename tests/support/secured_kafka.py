@@ -18,7 +18,7 @@ from kafka.admin import (
 )
 
 from streams.broker import Broker, BrokerSettings
-from streams.broker.broker_security import MECHANISM, BrokerSecurity
+from streams.broker.broker_settings import MECHANISM, BrokerSecurity
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import TopicSpec
 from tests.support.certificates import Authority

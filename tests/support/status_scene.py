@@ -24,12 +24,12 @@ from schemas.units import Bytes, Cores
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
+from streams.log_range import Cursor
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 

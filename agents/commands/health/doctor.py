@@ -126,12 +126,11 @@ def java() -> DoctorCheck:
 
 def jars() -> DoctorCheck:
     """Whether Kafka's jars are here, or can be fetched, which is tried with the smallest one that is missing."""
-    from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
-    from streams.broker.jars import is_good
+    from streams.broker.jars import is_good, kafka_version, locked
 
-    wanted = jar_lock.read()
-    folder = user_cache() / f"kafka-{jar_lock.kafka_version(wanted)}"
+    wanted = locked()
+    folder = user_cache() / f"kafka-{kafka_version(wanted)}"
     missing = [jar for jar in wanted if not is_good(folder / jar.file, jar)]
     if not missing:
         return DoctorCheck("ok", "jars", f"{len(wanted)} jars in {folder}")

@@ -25,13 +25,12 @@ from streams.codec import plan_attestations
 from streams.codec.event_codec import is_of_a_clock
 from streams.consumers.executing.acting_consumer import AT_REST, IDLE, ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.handler import ActPermit, ExecutableDecision, Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.plan_evidence import REACH, OutcomeIndex, PlanEvidence
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import offset_before_end
+from streams.log_range import Cursor, offset_before_end
 from streams.own_faults import OwnFaults
 
 LOOKS = 10

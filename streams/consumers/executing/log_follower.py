@@ -14,7 +14,7 @@ import structlog
 
 from streams import reverse_log_reader
 from streams.compacted_copy import read_present
-from streams.consumers.executing.tick_silence import TickSilence
+from streams.consumers.executing.control_state import TickSilence
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Record
 from streams.log_context import LogContext

@@ -22,7 +22,6 @@ from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.quantities import meets, same
 from streams.clock_log import ClockReader
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import LOOK_AGAIN, ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
@@ -30,7 +29,7 @@ from streams.consumers.pods.pod_events import record_resize, spelled
 from streams.errors import GiveUp, TryAgain, UnderWay
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import event_time_ms, offset_before_end
+from streams.log_range import Cursor, event_time_ms, offset_before_end
 
 # Twice the time after which a source publishes a node again: the end of the topic names all nodes, and none that is gone.
 REACH = timedelta(hours=6)

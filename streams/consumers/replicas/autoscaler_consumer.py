@@ -29,7 +29,6 @@ from streams.compacted_copy import read_present
 from streams.consumers import forecast_lookback
 from streams.consumers.executing.acting_consumer import ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.replicas import contested_targets
@@ -40,7 +39,7 @@ from streams.decision_view import DecisionView
 from streams.errors import EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import offset_before_end
+from streams.log_range import Cursor, offset_before_end
 from streams.own_faults import OwnFaults
 
 _SOURCE = "/ullage/consumer/autoscalers"

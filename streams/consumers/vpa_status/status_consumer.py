@@ -27,15 +27,14 @@ from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, encode_outcome
-from streams.consumers.executing.cursor import Cursor
+from streams.consumers.executing.control_state import TickSilence
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
-from streams.consumers.executing.tick_silence import TickSilence
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import offset_before_end
+from streams.log_range import Cursor, offset_before_end
 
 _SOURCE = "/ullage/consumer/status"
 _AT_ONCE = 100

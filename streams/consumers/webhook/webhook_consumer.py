@@ -32,9 +32,8 @@ from streams.consumers.webhook.controller_lookups import (
     owner_lookups,
 )
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.registration import Registrar
+from streams.consumers.webhook.registration import Registrar, StatusLease
 from streams.consumers.webhook.review_interface import FoundOwner, Review, UnknownOwner
-from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.own_faults import OwnFaults
 from streams.serving.certificate_rotation import CertificateRotation

@@ -1,7 +1,7 @@
 import pytest
 
-from streams.broker import jar_lock, update_jar_lock
-from streams.broker.jar_lock import Jar
+from streams.broker import update_jar_lock
+from streams.broker.jars import Jar, kafka_version, locked, parse
 from streams.errors import BadInput
 
 SUM = "0123456789abcdef" * 4
@@ -9,7 +9,7 @@ SUM = "0123456789abcdef" * 4
 
 def test_a_lock_is_coordinates_size_and_sum_with_comments_between() -> None:
     text = f"# the broker\norg.apache.kafka:kafka_2.13:4.4.0 1333804 {SUM}\n\n"
-    assert jar_lock.parse(text, where="x") == (Jar("org.apache.kafka", "kafka_2.13", "4.4.0", 1333804, SUM),)
+    assert parse(text, where="x") == (Jar("org.apache.kafka", "kafka_2.13", "4.4.0", 1333804, SUM),)
 
 
 @pytest.mark.parametrize(
@@ -18,14 +18,14 @@ def test_a_lock_is_coordinates_size_and_sum_with_comments_between() -> None:
 )
 def test_a_line_that_is_no_jar_is_named_with_its_number(line: str) -> None:
     with pytest.raises(BadInput, match=r"line 2 of 'my\.lock' is not 'group:artifact:version size sha256': '"):
-        jar_lock.parse(f"# ok\n{line}\n", where="my.lock")
+        parse(f"# ok\n{line}\n", where="my.lock")
 
 
 def test_the_lock_that_ships_is_a_whole_broker_of_one_version() -> None:
-    jars = jar_lock.read()
+    jars = locked()
     assert len(jars) == 33
     assert {jar.version for jar in jars if jar.group == "org.apache.kafka"} == {"4.4.0"}
-    assert jar_lock.kafka_version(jars) == "4.4.0"
+    assert kafka_version(jars) == "4.4.0"
     assert len({jar.file for jar in jars}) == 33
     assert sum(jar.size for jar in jars) == pytest.approx(38e6, rel=0.05)
     assert len({jar.sha256 for jar in jars}) == 33

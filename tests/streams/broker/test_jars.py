@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.broker import JarsUnavailable, jar_lock, jars
-from streams.broker.jar_lock import Jar
+from streams.broker import JarsUnavailable, jars
+from streams.broker.jars import Jar
 
 CONTENT = {name: f"the jar {name}".encode() for name in ("g:kafka-server:1", "g:other:2", "g:third:3")}
 
@@ -19,7 +19,7 @@ def _jar(coordinates: str) -> Jar:
 
 @pytest.fixture(autouse=True)
 def _small_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jar_lock, "read", lambda: tuple(_jar(name) for name in CONTENT))
+    monkeypatch.setattr(jars, "locked", lambda: tuple(_jar(name) for name in CONTENT))
 
 
 class Index:
@@ -136,4 +136,4 @@ def test_a_cache_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> Non
 def test_the_class_path_holds_the_locked_jars_only(tmp_path: Path) -> None:
     folder = jars.ensure(tmp_path, fetch=Index().fetch)
     (folder / "stranger.jar").write_bytes(b"x")
-    assert jars.classpath(folder, jar_lock.read()).split(":") == [str(folder / name) for name in ALL]
+    assert jars.classpath(folder, jars.locked()).split(":") == [str(folder / name) for name in ALL]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.broker import Broker, BrokerSettings, preflight, private_files, server_properties
+from streams.broker import Broker, BrokerSettings, broker_process, broker_settings, preflight
 from streams.errors import BadInput, LogUnavailable
 
 HOLD = """
@@ -46,13 +46,13 @@ def test_a_full_disk_says_how_much_is_left_and_wanted(tmp_path: Path) -> None:
 def test_a_data_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogUnavailable, match=r"data folder '.*/file/kafka' cannot be made \(Not a directory\): choose another"):
-        private_files.make_folder(tmp_path / "file" / "kafka")
+        broker_process.make_folder(tmp_path / "file" / "kafka")
 
 
 def test_a_data_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_files.os, "access", lambda *_: False)
+    monkeypatch.setattr(broker_process.os, "access", lambda *_: False)
     with pytest.raises(LogUnavailable, match=rf"data folder '{tmp_path}' cannot be written: choose another with broker.data, or"):
-        private_files.make_folder(tmp_path)
+        broker_process.make_folder(tmp_path)
 
 
 def test_a_folder_another_process_has_locked_is_refused_until_it_lets_go(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_heap_no_kafka_starts_with_is_refused() -> None:
 
 def test_a_cluster_id_never_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([b"\xf8" + bytes(15), bytes(16)])
-    monkeypatch.setattr(server_properties.secrets, "token_bytes", lambda _count: next(drawn))
-    assert server_properties.cluster_id() == "A" * 22
+    monkeypatch.setattr(broker_settings.secrets, "token_bytes", lambda _count: next(drawn))
+    assert broker_settings.cluster_id() == "A" * 22
 
 
 def test_the_broker_listens_on_loopback_only_and_makes_no_topics_by_accident() -> None:
-    text = server_properties.server(port=1000, controller=1001, logs=Path("/data/log"))
+    text = broker_settings.server_properties(port=1000, controller=1001, logs=Path("/data/log"))
     settings = dict(line.split("=", 1) for line in text.splitlines())
     assert settings["listeners"] == "CLIENTS://127.0.0.1:1000,CONTROLLER://127.0.0.1:1001"
     assert settings["auto.create.topics.enable"] == "false"

@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from schemas import bounds, event_bounds
-from schemas.policies.authors import Author, KnownBy
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.control import Author, KnownBy
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.pod_objects import AuthoredMeta
 

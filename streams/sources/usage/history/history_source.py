@@ -18,8 +18,7 @@ import structlog
 from schemas import times
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Workload
-from schemas.policies.selectors import Requirement
-from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.policies.vpa import Requirement, VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import compacted_copy, log_range, refused_records
 from streams.answer_bounds import number

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from streams.clients.kube.api import ApiRequest
-from streams.clients.kube.controller_requests import ControllerChain
 from streams.clients.kube.controllers import ControllerKey
+from streams.consumers.webhook.controller_lookups import ControllerChain
 from streams.errors import GiveUp
 
 APPS = "/apis/apps/v1/namespaces/shop"

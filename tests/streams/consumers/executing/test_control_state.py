@@ -8,8 +8,7 @@ import pytest
 from schemas.names import Place
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from streams import compacted_copy
-from streams.consumers.executing.control_state import ControlState
-from streams.consumers.executing.tick_silence import TickSilence
+from streams.consumers.executing.control_state import ControlState, TickSilence
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog

@@ -1,8 +1,8 @@
 import pytest
 
-from streams.consumers.executing.cursor import Cursor
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
+from streams.log_range import Cursor
 from tests.support.lossy_log import LossyLog
 
 PLACES = [("plans", 0), ("plans", 1), ("pauses", 0)]

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 from streams import clock_log
 from streams.clock_rules import ClockRecord
-from streams.consumers.executing.tick_silence import TickSilence
+from streams.consumers.executing.control_state import TickSilence
 from streams.log.memory_log import MemoryLog
 from streams.topics import Topics
 from tests.support import ticks

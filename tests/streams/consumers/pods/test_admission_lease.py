@@ -7,7 +7,7 @@ import pytest
 
 from schemas.outcomes import Result
 from streams.consumers.pods.evictor import AdmissionLease, evictor
-from streams.consumers.webhook.status_lease import StatusLease
+from streams.consumers.webhook.registration import StatusLease
 from tests.support.api_objects import ApiObjects
 from tests.support.consumer_scene import eviction_of, scene_at_two
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.consumers.webhook.status_lease import StatusLease
+from streams.consumers.webhook.registration import StatusLease
 from streams.errors import Unreachable
 from tests.support.api_objects import ApiObjects
 
