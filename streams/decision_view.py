@@ -1,8 +1,7 @@
 """A view of a topic of decisions: the newest decision of each key.
 
-After a crash a stage publishes the turns after its last checkpoint again, and a worker that counts as dead may still write an old
-decision. So the order of the log does not matter: the highest turn wins, and repeats change nothing. The key is the last part of
-a decision's id (`schemas.ids.DecisionId`).
+The order of the log does not matter: the highest turn wins, and repeats change nothing. The key is the last part of a decision's
+id (`schemas.ids.DecisionId`).
 
 A recommendation without containers withdraws what was recommended, and the view then forgets the workload. A tombstone names no
 turn and removes nothing.
@@ -89,6 +88,8 @@ class DecisionView:
         return self._is_outdated(identity.key, _rank(identity.turn, record.place))
 
     def _is_outdated(self, key: str, rank: Rank) -> bool:
+        # After a crash a stage publishes the turns after its last checkpoint again, and a worker that counts as dead may still
+        # write an old decision.
         latest, withdrawn = self._latest.get(key), self._withdrawn.get(key)
         return (latest is not None and rank <= _rank(latest.turn, latest.place)) or (withdrawn is not None and rank <= withdrawn)
 
@@ -159,5 +160,5 @@ def id_of(decision: Decision) -> DecisionId:
 
 
 def _rank(turn: int, place: Place) -> Rank:
-    """The highest turn wins, and among repeats the first place, so that the order of reading does not matter."""
+    # The highest turn wins, and among repeats the first place, so that the order of reading does not matter.
     return (turn, -place.partition, -place.offset)

@@ -245,9 +245,11 @@ class _Copy:
     def _parts(self, name: str, record: Record) -> Iterator[NewRecord]:
         topics, key = self._new.topics, (record.key or b"").decode(errors="replace")
         if name in _BROADCAST:
+            # Each partition has a copy of the record, of which one is taken.
             if record.partition == (self._old.topics.partition_of(key) if name == "control" else 0):
                 yield from (self._renamed(name, record, partition, key) for partition in range(topics.partitions))
             return
+        # A scrape has rows of many workloads, which may go to several partitions there.
         event = self._old.codec.decode_or_none(record) if name in ("pod-metrics", "load-metrics") else None
         if isinstance(event, MetricsScraped | LoadScraped):
             for partition, part in _cut(event, topics):
@@ -258,6 +260,7 @@ class _Copy:
 
     def _renamed(self, name: str, record: Record, partition: int, key: str) -> NewRecord:
         """The record with the ids and the places that are there."""
+        # Ids name the partition of their stage's task, and decisions and outcomes name what they rest on.
         value, headers = record.value, record.headers
         if clock_log.comes_after_its_tick(name) or name == "outcomes":
             rename = _renaming(_partitions(value, key, self._new.topics))

@@ -50,8 +50,7 @@ def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[t
 def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, int], tuple[Sequence[Record], bool]]:
     """The newest records of each partition but a clock's, in order, and whether these are all since a moment of event time.
 
-    If so, there may be older ones among them; if not, they are `most`. Nothing for a missing topic. One stretch after the other
-    is read from the end on, each four times as long as the one after it, for fillers alone may fill the first ones.
+    If so, there may be older ones among them; if not, they are `most`. Nothing for a missing topic.
     """
     places = [(topic, partition) for partition in range(log.partitions(topic))] if has_topic(log, topic) else []
     newest_of: dict[tuple[str, int], tuple[list[Record], bool]] = {place: ([], True) for place in places}
@@ -112,10 +111,8 @@ def forwards(log: Log, topic: str, since: datetime | None = None, *, containing:
 
 
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:
-    """All records of these ranges, a clock's among them, the newest of each partition first.
-
-    For callers that want the newest record of each key and need not decode older ones.
-    """
+    """All records of these ranges, a clock's among them, the newest of each partition first."""
+    # For callers that want the newest record of each key and need not decode older ones.
     unread = dict(ranges)
     while unread := {place: (begin, end) for place, (begin, end) in unread.items() if begin < end}:
         yield from reversed(list(_read(log, {place: (max(begin, end - _HELD), end) for place, (begin, end) in unread.items()})))
@@ -137,11 +134,9 @@ def _read(log: Log, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record
 
 
 def all_between(log: Log, place: tuple[str, int], start: int, end: int) -> Iterator[Record]:
-    """Every record of these offsets that the log still has. Raises LogUnavailable.
-
-    An empty answer means that there is none, though the offsets go on: a transaction's end has one, and so has each record that
-    compaction took. A log that has records and does not deliver them raises an error.
-    """
+    """Every record of these offsets that the log still has. Raises LogUnavailable."""
+    # An empty answer means that there is none, though the offsets go on: a transaction's end has one, and so has each record that
+    # compaction took. A log that has records and does not deliver them raises an error.
     while start < end and (records := log.poll({place: start})):
         yield from (record for record in records if record.offset < end)
         start = records[-1].offset + 1

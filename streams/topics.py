@@ -1,8 +1,6 @@
 """The topics as data: what each carries, how it is keyed, and how long it keeps its records.
 
-A topic that a stage reads must keep every record that may be replayed. So "compact" there means compaction that waits for
-`REACH_MS`, the longest outage plus what `replay --verify` must reach; otherwise turns that are taken again lack records. The
-clock says where the turns end, so it keeps its records as long as any topic that it speaks of. Nothing here talks to a broker.
+A topic that a stage reads must keep every record that may be replayed. Nothing here talks to a broker.
 """
 
 import re
@@ -14,10 +12,10 @@ from functools import lru_cache
 from streams.errors import BadInput
 
 DAY_MS = 86_400_000
-REACH_MS = 14 * DAY_MS
+REACH_MS = 14 * DAY_MS  # the longest outage, and what `replay --verify` must reach
 CLOCK = "clock"
-RULES = "rules"
-"""The topic of what people decide: of its own, because sources write policies, and no source may command."""
+RULES = "rules"  # of its own, because sources write policies, and no source may command
+"""The topic of what people decide."""
 
 
 class KeySpace(StrEnum):
@@ -54,6 +52,7 @@ SHOWN = Need(
 )
 LOOKED_INTO = Need(30 * DAY_MS, "whoever looks for the cause; `status` counts a day")
 REPUBLISHED = Need(2 * DAY_MS, "the webhook; sources publish what stands every few hours")
+# The clock says where the turns end, so it keeps its records as long as any topic that it speaks of.
 ORDERED = Need(SHOWN.retention_ms, "`--at`, incidents and replays, of every topic: the longest of all needs")
 
 
@@ -83,6 +82,7 @@ class Topic:
             "message.timestamp.type": "LogAppendTime",
         }
         if "compact" in self.cleanup:
+            # Compaction waits, or turns that are taken again would lack records.
             configs["min.compaction.lag.ms"] = "0" if self.keyed is KeySpace.LATEST else str(REACH_MS)
         return configs
 
@@ -143,11 +143,9 @@ def changelog_topic(app_id: str, stage: str) -> str:
 
 
 def changelog_specs(app_id: str, stages: Iterable[str], partitions: int, replication: int = -1) -> tuple[TopicSpec, ...]:
-    """The changelogs of the stages' checkpoints.
-
-    Compact only, and soon: chunks that a new mark no longer names are garbage, and a restart reads everything that is left. Kafka
-    never compacts the segment it writes to, so segments are small.
-    """
+    """The changelogs of the stages' checkpoints."""
+    # Compacted soon: chunks that a new mark no longer names are garbage, and a restart reads everything that is left. Kafka never
+    # compacts the segment it writes to, so segments are small.
     configs = {
         "cleanup.policy": "compact",
         "retention.ms": "-1",
@@ -162,7 +160,7 @@ def changelog_specs(app_id: str, stages: Iterable[str], partitions: int, replica
 
 
 def _spec(name: str, partitions: int, configs: Mapping[str, str], replication: int) -> TopicSpec:
-    """With three copies or more, an append counts only when two have it; with fewer, one broker down would stop everything."""
+    # With three copies an append counts only when two have it; with fewer, one broker down would stop everything.
     safe = {"min.insync.replicas": "2"} if replication >= 3 else {}  # noqa: PLR2004  # the sentence above
     return TopicSpec(name, partitions, {**configs, **safe}, replication)
 
@@ -205,8 +203,8 @@ class Topics:
         return 1 if name == CLOCK else self.partitions
 
     def partition_of(self, key: str) -> int:
-        """The partition of a workload or cluster key: Kafka's default (murmur2 of the UTF-8 bytes), so that others agree."""
-        return partition_of(key, self.partitions)
+        """The partition of a workload or cluster key: Kafka's default (murmur2 of the UTF-8 bytes)."""
+        return partition_of(key, self.partitions)  # programs of others that write by keys put them there, too
 
 
 @lru_cache(maxsize=1 << 18)

@@ -1,7 +1,6 @@
 """Reads the YAML (and so the JSON) that people write: settings, policies, scenarios, kubeconfigs, rules. Nothing else reads YAML.
 
-A text of a few bytes can cost minutes and gigabytes, by aliases of aliases, by depth, or by a number of ten thousand digits; and
-a key that stands twice says two things. Each is refused by one sentence, before anything is made of the text.
+What would cost too much, or says two things, is refused by one sentence before anything is made of the text.
 """
 
 import re
@@ -78,6 +77,7 @@ def _check(text: str) -> None:
     """Count what the text would become, from its events alone."""
     if len(text) > MOST_BYTES:
         raise _BoundError(f"it has more than {MOST_BYTES} characters")
+    # A few bytes can cost minutes and gigabytes, by aliases of aliases, by depth, or by a number of ten thousand digits.
     nodes = 0
     sizes: dict[str, int] = {}
     begun: list[tuple[str | None, int]] = []
@@ -119,8 +119,8 @@ def _line(event: yaml.Event | yaml.Node) -> int:
 
 
 def _check_keys(root: yaml.Node) -> None:
-    """Refuse a key that stands twice in one mapping. What an alias stands for is looked at once."""
-    seen: set[int] = set()
+    """Refuse a key that stands twice in one mapping."""
+    seen: set[int] = set()  # what an alias stands for is looked at once
     rest = [root]
     while rest:
         node = rest.pop()

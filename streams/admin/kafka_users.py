@@ -1,7 +1,7 @@
 """Kafka's users as a file says: each signs in by SCRAM-SHA-512 with its password, and has exactly the rights of the file.
 
-The Helm chart writes the file for a Kafka of its own. Repeating it changes nothing but the salts of passwords. Users whose names
-have a given beginning and are not in the file lose login and rights; nobody else is touched.
+The Helm chart writes the file for a Kafka of its own. Users whose names have a given beginning and are not in the file lose login
+and rights; nobody else is touched.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ def read(file: Path) -> Mapping[str, KafkaUser]:
     data = yaml_reader.read_bytes(file, f"'{file}'", MOST_BYTES)
     try:
         users = typed_json.decode(data, dict[str, KafkaUser])
-        for name, user in users.items():
+        for name, user in users.items():  # so that a bad right is found before anything is changed
             list(_rules(name, user))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"'{file}' says no users: {error}") from error
@@ -137,6 +137,7 @@ def _exactly(pattern: ResourcePattern) -> ResourcePatternFilter:
 
 
 def _alter_logins(client: KafkaAdminClient, users: Mapping[str, KafkaUser], gone: Iterable[str]) -> None:
+    # Kafka shows no password, so all are set again; nothing changes but their salts.
     mechanism = ScramMechanism.SCRAM_SHA_512
     changes = [
         *(UserScramCredentialUpsertion(name, mechanism, user.password) for name, user in users.items()),

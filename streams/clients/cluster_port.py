@@ -36,8 +36,7 @@ class Pod:
     """One pod as the cluster shows it now.
 
     `containers` has the amounts in force: from the status where the cluster reports them, else from the spec. `asked_requests`
-    and `asked_limits` have what the spec asks for, by container. They differ from the amounts in force during
-    a resize.
+    and `asked_limits` have what the spec asks for, by container. They differ from the amounts in force during a resize.
     """
 
     workload: Workload
@@ -143,4 +142,5 @@ class ClusterClient(Protocol):
 def find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
     """The pod of this name and uid; None when it is gone or on its way out. Raises TryAgain and GiveUp."""
     pod = client.pod(wanted.namespace, wanted.name)
+    # A StatefulSet's next pod has the same name, and another uid.
     return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod

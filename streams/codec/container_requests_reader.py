@@ -1,6 +1,6 @@
 """Reads only those fields of pods and recommendations that a table of requests shows, and skips the rest of the JSON.
 
-The bounds of all events hold here, too; the codec reads records of other versions.
+The codec reads records of other versions.
 """
 
 from collections.abc import Mapping
@@ -173,6 +173,7 @@ class ContainerRequestsReader:
     def recommendation(self, record: Record) -> RecommendedRequests | None:
         """The recommendation in a record; None if there is none that can be read."""
         try:
+            # Only the codec knows how older versions become newer ones.
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)
                 return RecommendedRequests.of(event) if isinstance(event, RequestsRecommended) else None
@@ -180,6 +181,7 @@ class ContainerRequestsReader:
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         kill, because = fields.last_oom, fields.because
+        # The bounds of all events hold here, too: what the codec would refuse is not shown.
         if kill is not None and not (kill.at.tzinfo is not None and _FIRST_YEAR <= kill.at.year <= _LAST_YEAR):
             return None
         name, reasons = fields.workload, {"containers": because.containers}
@@ -232,7 +234,8 @@ def _pod_of(event: PodChanged | PodDeleted) -> PodContainers:
 
 
 def _reached(because: Because, container: str) -> tuple[ReachedAmounts, ReachedAmounts]:
-    """What `because` says of CPU and memory. Its numbers are for people; a table shows those that it can read."""
+    """What `because` says of CPU and memory."""
+    # It has no fixed form, because its numbers are for people; a table shows those that it can read.
     about = _mapping(_mapping(because.get("containers")).get(container))
     cpu, memory = (_pairs(_mapping(_mapping(about.get(resource)).get("reached"))) for resource in ("cpu", "memory"))
     return cpu, memory

@@ -123,6 +123,7 @@ class MemoryLog:
         for record in batch:
             require_key_or_value(record)
         with self._changed:
+            # All are looked up before the first is added: an unknown partition refuses the whole append.
             partitions = [self._index.at(r.topic, r.partition) for r in batch]
             places: list[Place | None] = []
             refused: list[tuple[NewRecord, str]] = []

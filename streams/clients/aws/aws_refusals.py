@@ -95,6 +95,7 @@ def error_for_sdk(error: Exception, *, doing: str, to: str, action: str) -> Edge
 
 def _refusal(error: sdk.ClientError, *, doing: str, to: str, action: str) -> EdgeError:
     details, meta = error.response.get("Error") or {}, error.response.get("ResponseMetadata") or {}
+    # An encoded message says nothing to people, and may not be for everybody who reads a log.
     code, message = str(details.get("Code") or ""), _ENCODED.sub("", str(details.get("Message") or ""))[:_SHOWN]
     answer = f"{code}: {message}".strip(": ")
     plain = code.removeprefix("Client.").removeprefix("Server.").removesuffix("Fault")
@@ -116,6 +117,7 @@ def _passing(code: str, status: int) -> OutcomeDetail | None:
         return OutcomeDetail.THROTTLED
     if code in _BUSY:
         return OutcomeDetail.MOVED
+    # A lack of capacity comes with a status of 500, too, but does not pass within a few tries.
     return OutcomeDetail.SERVER_ERROR if status >= _FIRST_SERVER_ERROR and code not in _CAPACITY else None
 
 

@@ -18,6 +18,7 @@ NODES = "units"
 NO_CAPACITY = "InsufficientInstanceCapacity"
 UNNAMED_FAILURE = "LaunchFailed"
 """The code of a failure for which AWS's message has none."""
+# AWS gives no code of a failed activity, only sentences, some of which quote EC2's code.
 _CODE = re.compile(
     r"\b(?:[A-Z][A-Za-z]*\.)?(?:[A-Z][a-z]+){1,5}(?:Exceeded|Capacity|NotFound|Failure|Operation|Value|Supported|Fault)\b"
 )
@@ -98,6 +99,7 @@ class AutoScalingGroup:
             return f"only '{self.operator}' may change it (Operator)"
         if self.units != NODES:
             return f"its sizes count '{self.units}' and not nodes (DesiredCapacityType)"
+        # Plans count nodes, so a size must count instances.
         weights = {1} if self.mixed is None else {1, *self.mixed.weights}
         if weights != {1}:
             return f"an instance counts for up to {max(weights)} of its size (WeightedCapacity), which is no number of nodes"

@@ -76,8 +76,10 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     kind, detail = _KINDS.get(event.kind), event.detail
     if kind is None:
         raise ValueError(f"its detail-type is '{event.kind[:_SHOWN]}'")
+    # AWS Health has one kind for all its events; only a scheduled change of EC2's takes an instance.
     if kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED):
         return None
+    # EC2's own events are about one instance, those of AWS Health about entities, which need not be instances.
     named = [detail.instance] if detail.instance else [entity.entity_value for entity in detail.entities]
     instances = tuple(dict.fromkeys(name for name in named if name.startswith("i-")))
     if not instances:

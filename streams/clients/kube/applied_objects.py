@@ -1,7 +1,6 @@
 """Keeps objects of one kind in their wanted state, by server-side apply under our own name as field manager.
 
-So the server knows which fields are ours, puts back what somebody changed in them, and leaves alone what others added. All calls
-raise Unreachable, TryAgain and GiveUp.
+All calls raise Unreachable, TryAgain and GiveUp.
 """
 
 from collections.abc import Mapping
@@ -47,7 +46,8 @@ class AppliedObjects:
         return json_objects.find_object(self._api, ApiRequest(path, f"reading {self.kind}", f"{namespace}/{name}"))
 
     def apply(self, namespace: str, manifest: Mapping[str, Any]) -> Json:
-        """Server-side apply, by force: changes by others to our fields are undone."""
+        """Server-side apply, by force."""
+        # The server knows which fields are ours, puts back what somebody changed in them, and leaves alone what others added.
         name = str(manifest["metadata"]["name"])
         path = api_paths.scoped(self._root, namespace, self._plural, name)
         request = ApiRequest(

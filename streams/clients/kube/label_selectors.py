@@ -93,7 +93,7 @@ class LabelSelectedPods:
             try:
                 request = ApiRequest(path, "listing pods of", f"{namespace} ({selector})")
                 body = accepted_body(self._api.send(request), request)
-            except ResponseTooLarge as error:
+            except ResponseTooLarge as error:  # large pods: the same page again, with fewer of them
                 size = error.smaller_page(size)
                 continue
             token = pages.following(decode_body(body, _PodList, request).metadata.continue_)

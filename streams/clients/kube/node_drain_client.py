@@ -1,7 +1,6 @@
 """Nodes that are being drained: their marks, their pods, and the evictions of these.
 
-Each change names the uid and the version of the node that was read, so that the server refuses it when somebody was faster, and
-each eviction names the pod's uid. It retries nothing, and deletes pods only through the eviction API.
+It retries nothing, and deletes pods only through the eviction API.
 """
 
 from collections.abc import Mapping
@@ -114,6 +113,7 @@ class NodeDrainClient:
             page = self._api.read(ApiRequest(path, "listing nodes to find instance", instance), _Nodes)
             for node in page.items:
                 name = node.metadata.name
+                # A node without a provider id may be named by its instance, with a domain behind.
                 if instance in (node.spec.provider_id.rpartition("/")[2], name, name.partition(".")[0]):
                     return name
             token = pages.following(page.metadata.token)
@@ -122,6 +122,7 @@ class NodeDrainClient:
 
     def change(self, node: DrainableNode, *, metadata: Json, spec: Json) -> None:
         """Merge this into a node, if it has not changed since it was read."""
+        # With the uid and the version that were read, so that the server refuses it when somebody was faster.
         body = {"metadata": {**metadata, "uid": node.uid, "resourceVersion": node.version}, "spec": spec}
         path = api_paths.unscoped(_CORE, "nodes", node.name)
         request = ApiRequest(path, "changing node", node.name, "PATCH", body, MERGE_PATCH)
@@ -141,7 +142,7 @@ class NodeDrainClient:
 
     def evict(self, pod: PodName, grace: Seconds) -> None:
         """Ask for a pod's eviction, which disruption budgets may refuse; it then gets `grace` seconds to end."""
-        request = eviction_request(pod, grace)
+        request = eviction_request(pod, grace)  # it names the pod's uid, so that no successor of the same name is evicted
         accepted_body(self._api.send(request), request)
 
 

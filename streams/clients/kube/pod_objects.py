@@ -279,11 +279,12 @@ def read_usage(usage: PodMetrics) -> PodUsage:
 
 
 def _workload(cluster: str, meta: ObjectMeta) -> Workload:
-    """The topmost controller as far as the pod shows: a Deployment's name is its ReplicaSet's without the template hash."""
+    """The topmost controller as far as the pod shows."""
     owner = next((owner for owner in meta.owner_references if owner.controller), None)
     if owner is None:
         return Workload(cluster, meta.namespace, "Pod", meta.name)
     suffix = f"-{(meta.labels or {}).get(HASH_LABEL, '')}"
+    # A Deployment's name is its ReplicaSet's without the template hash.
     if owner.kind == "ReplicaSet" and suffix != "-" and owner.name.endswith(suffix):
         return Workload(cluster, meta.namespace, "Deployment", owner.name.removesuffix(suffix))
     return Workload(cluster, meta.namespace, owner.kind, owner.name)
@@ -294,6 +295,7 @@ def _controller(meta: ObjectMeta) -> str:
 
 
 def _container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
+    # The status has the amounts in force; old API servers do not report them.
     resources = container.resources if status is None or status.resources is None else status.resources
     return ContainerSeen(
         name=container.name,
@@ -325,8 +327,8 @@ def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
 
 
 def _original(container: str, annotation: str) -> BoostedContainer:
-    """The amounts in an annotation; none if they cannot be ours: a pod's owner may write it, too."""
-    try:
+    """The amounts in an annotation; none if they cannot be ours."""
+    try:  # a pod's owner may write it, too
         original = _ORIGINAL.decode(annotation)
         requests, limits = _read(original.requests), _read(original.limits)
     except ValueError:

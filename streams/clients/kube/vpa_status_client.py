@@ -1,7 +1,6 @@
 """The status of VerticalPodAutoscaler objects: list, read and write it.
 
-A write names the version of the object that it is based on, so another writer's change raises `Conflict` and is never silently
-overwritten. Of the spec it only reads the recommenders, to know who serves the object.
+Of the spec it only reads the recommenders, to know who serves the object.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -169,6 +168,7 @@ def _patch(about: VpaStatusMeta, status: VpaStatus) -> Mapping[str, object]:
     # A merge patch keeps what it does not name, so null stands for what has to go; lists are replaced as a whole.
     body: dict[str, object] = {"conditions": [], "recommendation": None, "observedGeneration": None}
     body.update(msgspec.to_builtins(status))
+    # With the version that the status is based on, so that another writer's change is never silently overwritten.
     return {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": body}
 
 
@@ -192,8 +192,7 @@ def _amounts(texts: ResourceTexts | None) -> dict[str, Fraction | str]:
 
 
 def _value(text: str) -> Fraction | str:
-    """The amount; text that is no quantity stands for itself."""
     try:
         return quantities.exact(text)
-    except ValueError:
+    except ValueError:  # text that is no quantity stands for itself
         return text

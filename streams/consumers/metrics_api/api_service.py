@@ -1,7 +1,6 @@
 """Our APIService, which makes the API server forward requests for external metrics to us.
 
-Ours is never removed when a replica stops, because a rolling update must not make the group disappear; an autoscaler that gets no
-answer keeps its replicas. It goes with our ClusterRole: an APIService that nobody serves keeps namespaces from being deleted.
+It goes with our ClusterRole: an APIService that nobody serves keeps namespaces from being deleted.
 """
 
 import base64
@@ -58,6 +57,8 @@ class ServedAt:
         return (service.get("namespace"), service.get("name")) == (self.namespace, self.service)
 
 
+# Nothing removes the APIService when a replica stops: a rolling update must not make the group disappear, and an autoscaler that
+# gets no answer keeps its replicas.
 class ApiServiceKeeper:
     """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
 
@@ -92,6 +93,6 @@ class ApiServiceKeeper:
             there = b""
         bundle = self._trust.merged([there], ours, at)
         wanted: Json = self._served.spec(bundle) if self._served.own else {"caBundle": base64.b64encode(bundle).decode()}
-        if wanted["caBundle"]:
+        if wanted["caBundle"]:  # the API server takes either authorities or the skipping of all checks
             wanted["insecureSkipTLSVerify"] = False
         return {key: value for key, value in wanted.items() if value or key in spec}

@@ -1,7 +1,7 @@
 """Writes the status of a CapacityBuffer: for how many pods nodes are to have room, or why for none.
 
-The fields, conditions and reasons are those that upstream's controller writes, so what reads them need not know us. Conditions
-of others are kept. Source: common.go in capacitybuffer/common, and pod_list_processor.go in processors/capacitybuffer.
+Source of the fields, conditions and reasons: common.go in capacitybuffer/common, and pod_list_processor.go in
+processors/capacitybuffer. Conditions of others are kept.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,6 @@ def _gone(plan: BufferStatusPlanned) -> str:
 
 def _shown(plan: BufferStatusPlanned) -> HandlerResult:
     what = f"room for {plan.replicas} pods" if plan.ready else f"no room: {plan.message}"
-
     reason = f"CapacityBuffer '{plan.namespace}/{plan.name}' shows {what}"
     return HandlerResult(Result.DONE, reason[:1000], OutcomeDetail.ALREADY_DONE)
 
@@ -78,6 +77,7 @@ def _fields(plan: BufferStatusPlanned) -> dict[str, object]:
 
 def _conditions(plan: BufferStatusPlanned) -> dict[str, tuple[str, str, str]]:
     """By type: status, reason and message."""
+    # In the words of upstream's controller, so that what reads them need not know us.
     ready, provisioned = ("True", "AttributesSetSuccessfully", plan.message), ("True", "FakePodsInjected", "")
     if not plan.ready:
         ready, provisioned = ("False", "error", plan.message), ("False", "NotReadyForProvisioning", plan.message)

@@ -1,8 +1,7 @@
 """What `kubectl describe` shows of nodes that come and go: upstream's reasons, and the decision to ask `ullage why` for.
 
-Events about groups and about the whole cluster are of the ConfigMap that upstream's are of, whether or not it exists: people look
-for them there. Nothing depends on an event, whatever the cluster answers.
-Source of the reasons: core/scaledown/actuation, clusterstate and processors/status of the Cluster Autoscaler.
+Nothing depends on an event, whatever the cluster answers. Source of the reasons: core/scaledown/actuation, clusterstate and
+processors/status of the Cluster Autoscaler.
 """
 
 from collections.abc import Iterator
@@ -40,6 +39,7 @@ WARNED = frozenset(
 )
 """The codes of refusals that are upstream's reasons themselves."""
 HALTS = {"NotDelivered": "ScaleUpTimedOut", "BackedOff": "ScaleUpFailed", "halted": "ClusterUnhealthy"}
+# Whether or not it exists: people look there for events about groups and about the whole cluster.
 STATUS = "kube-system", "cluster-autoscaler-status"
 """Namespace and name of the ConfigMap that upstream's events about groups are of."""
 _log = structlog.get_logger(__name__)

@@ -178,7 +178,7 @@ class KubeSource:
                     if self._graph.record_scale(notification.key, notification.scale, notification.reason):
                         self._controller_changed(notification.key)
                 case CheckpointsFound():
-                    self._vpas.publish_checkpoints(notification.namespace, notification.found)
+                    self._vpas.publish_checkpoints(notification.namespace, notification.checkpoints)
 
     def publish_due(self) -> bool:
         """Publish what is due by time, then append everything. False when the log is away and the facts wait."""

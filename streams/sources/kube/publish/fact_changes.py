@@ -1,6 +1,6 @@
 """Facts by object: published when they differ from what was published before, and withdrawn when their objects are gone.
 
-What was published comes from the log at a start, so a restart publishes only what changed meanwhile.
+What was published comes from the log at a start.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -43,6 +43,7 @@ class PublishedFacts(Generic[F]):
 
     def restore(self, published: Mapping[str, F]) -> None:
         """Start from what the log has, and publish every current fact that differs."""
+        # So a restart publishes only what changed meanwhile.
         self._published = dict(published)
         for name in sorted(self._current):
             self.upsert(name, self._current[name])

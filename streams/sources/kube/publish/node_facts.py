@@ -70,6 +70,7 @@ class NodePublisher:
     def publish_due(self, at: datetime) -> None:
         """Nothing waits."""
 
+    # Readers begin only hours back, so that what stands unchanged is published again.
     def republish(self, at: datetime, older: timedelta) -> None:
         """As SubjectPublisher."""
         self._nodes.republish(at, older)

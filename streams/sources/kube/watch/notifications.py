@@ -67,7 +67,7 @@ class CheckpointsFound:
     """The VPA checkpoints of a namespace; of every namespace where it is empty."""
 
     namespace: str
-    found: tuple[CheckpointObject, ...]
+    checkpoints: tuple[CheckpointObject, ...]
 
 
 Notification = ObjectSeen | ObjectUnread | ObjectGone | WatchSynced | WatchFailed | ScaleFound | CheckpointsFound

@@ -96,6 +96,7 @@ BUFFERS: Sequence[ApiResource[KubeObject]] = (
 """Room that is to be kept for pods that nobody made yet, and how such pods look."""
 NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
 SERVICE_ACCOUNTS: ApiResource[KubeObject] = ApiResource("serviceaccounts", "/api/v1/serviceaccounts", ServiceAccountObject)
+# StatefulSets, DaemonSets and Jobs have no condition that says it.
 FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
     "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False
 )
@@ -103,6 +104,7 @@ FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
+# Watched in place of the plain ones, which are enough where nobody scales nodes.
 DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
     "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
@@ -162,7 +164,7 @@ class PrioritiesMap:
 
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:
     """The resource in one namespace only; of namespaces, which are in none, the one itself."""
-    if resource.name == NAMESPACES.name:
+    if resource.name == NAMESPACES.name:  # a right to this one by its name allows no list of all
         return replace(resource, name=f"namespace {namespace}", field_selector=f"metadata.name={namespace}")
     root, _, plural = resource.path.rpartition("/")
     return replace(resource, name=f"{resource.name} in {namespace}", path=api_paths.scoped(root, namespace, plural))

@@ -87,7 +87,7 @@ def _add(batch: SampleBatch, metric: Any, attributes: Mapping[str, str], into: t
         return series
 
     number = samples.number(identity, read)
-    batch.require_room(len(points))
+    batch.require_room(len(points))  # an empty point takes two bytes of a request
     for point in points:
         stale = point.flags & metrics_pb2.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
         value = float(point.as_double if point.HasField("as_double") else point.as_int)
@@ -103,6 +103,7 @@ def _series(name: str, attributes: Mapping[str, str], identity: bytes, wanted: f
         return None
     if len(identity) > MOST_IDENTITY:
         raise UnreadableSeries(f"the names of a container have {len(identity)} bytes, more than {MOST_IDENTITY}")
+    # Without what tells the runs of a container apart: these are added up.
     group = "\xff".join((namespace, pod, container, attributes.get(_CLUSTER, ""))).encode()
     return UsageSeries(KINDS[name], (namespace, pod, container), group, identity)
 

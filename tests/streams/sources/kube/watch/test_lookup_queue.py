@@ -75,7 +75,7 @@ def test_checkpoints_are_asked_for_again_after_a_pause_and_a_bad_one_is_passed_o
         assert queue.step(NOW) == []
         (found,) = queue.step(Seconds(60.0))
     assert isinstance(found, CheckpointsFound)
-    assert [each.metadata.name for each in found.found] == ["a"]
+    assert [each.metadata.name for each in found.checkpoints] == ["a"]
     path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
     assert [asked for asked, _ in server.requests] == [path, path]
 
@@ -94,7 +94,7 @@ def test_a_list_of_checkpoints_that_took_too_long_is_read_anew_and_not_taken_for
         assert queue.step(NOW) == []
         (answer,) = queue.step(Seconds(5.0))
     assert isinstance(answer, CheckpointsFound)
-    assert [each.metadata.name for each in answer.found] == ["a"]
+    assert [each.metadata.name for each in answer.checkpoints] == ["a"]
 
 
 def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_another() -> None:
@@ -104,7 +104,7 @@ def test_a_namespace_whose_checkpoints_may_not_be_read_does_not_hide_those_of_an
         queue.enqueue(CheckpointLookup())
         (answer,) = queue.step(NOW)
     assert isinstance(answer, CheckpointsFound)
-    assert [each.metadata.name for each in answer.found] == ["a"]
+    assert [each.metadata.name for each in answer.checkpoints] == ["a"]
 
 
 def test_namespaces_take_turns_so_that_one_with_many_targets_delays_nobody() -> None:
