@@ -22,7 +22,7 @@ from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import AdmissionView
 from streams.consumers.webhook.controller_lookups import ControllerChain
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import PATH, Registrar, Registration, StatusLease

@@ -29,8 +29,7 @@ from schemas.well_known_labels import ADMISSION_NOTE
 from streams.clients.cluster_port import AdmissionHook, Patch, Pod, admit_unchanged
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.quantities import read_amounts
-from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.log_port import Log
 from streams.log_context import LogContext

@@ -25,8 +25,7 @@ from streams.simulated.cluster import SimulatedCluster, replica_set_of
 from streams.simulated.cluster_nodes import ClusterNode
 from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.pod_admission import SimulatedQuota, spelled
-from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 
 
 class SimulatedConstraints:

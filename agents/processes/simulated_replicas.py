@@ -16,8 +16,7 @@ from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, M
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from schemas.well_known_labels import SCALING
-from streams.clients.kube.controllers import ControllerKey
-from streams.clients.kube.scales import FoundScale
+from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext

@@ -42,8 +42,7 @@ from streams import compacted_copy
 from streams.admin import topic_admin
 from streams.broker import Broker, BrokerSettings
 from streams.codec.event_codec import Codec
-from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.controller_lookups import owner_lookups
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint

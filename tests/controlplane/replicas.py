@@ -28,7 +28,7 @@ from schemas.policies.scaling import PredictionOptions, ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.scales import ScaleClient
+from streams.clients.kube.controllers import ScaleClient
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL

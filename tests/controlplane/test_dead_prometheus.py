@@ -26,7 +26,7 @@ from streams.clients.prometheus import Prometheus
 from streams.codec.event_codec import is_of_a_clock
 from streams.errors import Unreachable
 from streams.log_context import LogContext
-from streams.sources.load.load_query_results import LoadQueries
+from streams.sources.load.load_queries import LoadQueries
 from streams.sources.load.load_source import LoadSource
 from tests.controlplane import prometheus_package
 from tests.controlplane.api_requests import wait_for

@@ -13,8 +13,7 @@ from agents import cli
 from agents.processes import source_usage
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.history.history_source import MetricsStore
-from streams.sources.usage.history.range_queries import UsageHistory
+from streams.sources.usage.history.history_source import MetricsStore, UsageHistory
 from streams.sources.usage.history.stored_trace import ExportedPods
 from streams.sources.usage.promql import MetricNames, PrometheusUsage
 from tests.controlplane import prometheus_package

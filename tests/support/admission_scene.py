@@ -18,8 +18,7 @@ from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.codec.event_codec import Codec
-from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.review_interface import FoundOwner, Review
 from streams.errors import LogUnavailable

@@ -18,7 +18,7 @@ from streams.clients.prometheus import AnswerLimits, Prometheus
 from streams.codec.event_codec import Codec
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.sources.load.load_query_results import LoadQueries
+from streams.sources.load.load_queries import LoadQueries
 from streams.sources.load.load_source import LoadOptions, LoadSource
 from streams.topics import TOPICS, Topics
 from tests.support.canned_http_server import Answer, Asked

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streams.clients.kube.controllers import ControllerKey
-from streams.clients.kube.scales import FoundScale
+from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.consumers.replicas.ehpa_reconciler import ReplicaClients
 from streams.log.log_port import NewRecord, Place
 from streams.log.memory_log import MemoryLog

@@ -30,8 +30,7 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog

@@ -26,7 +26,7 @@ from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.scales import ScaleClient
+from streams.clients.kube.controllers import ScaleClient
 from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.metrics_api.metrics_api_consumer import MetricsView

@@ -29,7 +29,7 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import DURATION, HolderLease
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -31,7 +31,7 @@ from streams.consumers.executing.acting_consumer import ActingConsumer, encode_o
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
-from streams.consumers.replicas import contested_targets
+from streams.consumers.replicas import pass_order
 from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
@@ -263,7 +263,7 @@ class AutoscalerConsumer(ActingConsumer):
         scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
         unsupported, decided = policy.unsupported, self._decided.get(policy.key)
         contenders = self._contenders(policy)
-        rival = contested_targets.rival(policy.key, contenders, self._decided)
+        rival = pass_order.rival(policy.key, contenders, self._decided)
         contested = len(contenders) > 1
         order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, decided, contested)
         try:

@@ -18,19 +18,11 @@ from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.applied_objects import ObjectKeeper
-from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
-from streams.clients.kube.scales import FoundScale
-from streams.consumers.replicas import desired_objects, direct_conditions
+from streams.consumers.replicas import desired_objects, direct_conditions, ehpa_status
 from streams.consumers.replicas.desired_objects import ObjectGenerator
-from streams.consumers.replicas.ehpa_status import (
-    EhpaEvents,
-    EhpaFindings,
-    NotReady,
-    desired_status,
-    scaling_conditions,
-    tsp_status,
-)
+from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
@@ -123,7 +115,7 @@ class _EhpaPass:
         except _Stop as stop:
             self._result.not_ready = stop.not_ready
             self.report.failed(stop.not_ready.reason, stop.__cause__ or stop)
-        status = desired_status(self._live.get("status") or {}, self._result, self._order.at)
+        status = ehpa_status.desired_status(self._live.get("status") or {}, self._result, self._order.at)
         if status != (self._live.get("status") or {}):
             try:
                 self._clients.ehpas.merge(self._order.namespace, self._order.name, {"status": _replacing(status)}, part="status")
@@ -198,7 +190,7 @@ class _EhpaPass:
         if decided is not None:
             self._result.scaling = direct_conditions.of(decided, self._order.scaled, self._order.objection)
         else:
-            before = scaling_conditions(self._live.get("status") or {})
+            before = ehpa_status.scaling_conditions(self._live.get("status") or {})
             self._result.scaling = [HpaCondition(**condition) for condition in before]
 
     @property
@@ -376,7 +368,7 @@ def write_forecasts(
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
     # Once in a window for the forecasts' sake, as upstream does, and not with each new forecast.
     if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(_ready_condition(live)) != _meaning(condition):
-        status = tsp_status(before, forecasts, condition, order.at)
+        status = ehpa_status.tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
         live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
     return _ready_condition(live)

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, OutcomeDetail, Result
-from streams.clients.kube.controllers import ControllerKey
-from streams.clients.kube.scales import FoundScale
+from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease

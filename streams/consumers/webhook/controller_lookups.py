@@ -20,9 +20,8 @@ import msgspec
 from schemas.units import Seconds
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest
-from streams.clients.kube.controllers import ControllerKey, key_of, owner_of
+from streams.clients.kube.controllers import ControllerKey, ScaleClient, key_of, owner_of
 from streams.clients.kube.pod_objects import OwnerReference
-from streams.clients.kube.scales import ScaleClient
 from streams.consumers.webhook.review_interface import FoundOwner, UnknownOwner
 from streams.errors import EdgeError, GiveUp
 

@@ -20,8 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.admission import Admission, AdmissionWatcher
-from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.admission import Admission, AdmissionView, AdmissionWatcher
 from streams.consumers.webhook.controller_lookups import (
     Chain,
     ComingPods,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
+from streams.clients.kube.controllers import ScaleClient
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.clients.kube.scales import ScaleClient
 from streams.errors import LogUnavailable, UllageError
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import KubeSource, SourceOptions

@@ -23,8 +23,7 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, P
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, prediction_policies
-from streams.sources.kube.publish.fact_changes import NamesNothingError, PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import NamesNothingError, PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
 

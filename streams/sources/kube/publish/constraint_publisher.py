@@ -28,8 +28,7 @@ from streams.clients.kube.watched_objects import (
 )
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import scheduling_facts
-from streams.sources.kube.publish.fact_changes import F, NamesNothingError, PublishedFacts, alike
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import F, NamesNothingError, PublishedFacts, Publisher, alike
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import HPAS

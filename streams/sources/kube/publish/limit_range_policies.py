@@ -8,8 +8,7 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRe
 from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import KubeObject, LimitRangeItem, LimitRangeObject
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 _TYPES = {kind.value for kind in LimitType}

@@ -7,8 +7,7 @@ from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import KubeObject, NodeObject
 from streams.publishing.pod_facts import kept_labels
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 

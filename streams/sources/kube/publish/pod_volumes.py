@@ -238,8 +238,8 @@ class VolumeIndex:
     def take_reconsidered(self) -> set[str]:
         """Claims that may get another free volume than at the last call: one pass for all volumes since then."""
         changed, self._changed = self._changed, set()
-        made = {name: self.classes.get(name) for name in changed}
-        able = [name for name, name in made.items() if name is not None and name.provisioner == NO_PROVISIONER]
+        classes = {name: self.classes.get(name) for name in changed}
+        able = [name for name, made in classes.items() if made is not None and made.provisioner == NO_PROVISIONER]
         return {claim for name in able for claim in self._unbound_of.get(name, ())}
 
     def _free(self, storage_class: str) -> FreeVolumes:

@@ -39,9 +39,8 @@ from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
 from streams.sources.kube.publish.capacity_buffers import TEMPLATED, CapacityBuffers
-from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 TOPIC = "scheduling-changes"

@@ -15,8 +15,7 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.times import NEVER
 from streams.clients.kube.watched_objects import CheckpointObject, HistogramObject
 from streams.sources.kube.publish import vpa_policies
-from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import CheckpointLookup
 
 

@@ -9,9 +9,8 @@ from time import monotonic
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.controllers import ControllerKey, ScaleClient
 from streams.clients.kube.list_watch_requests import ApiResource, ListWatch
-from streams.clients.kube.scales import ScaleClient
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.errors import EdgeError, GiveUp, Outdated, TryAgain
 from streams.sources.kube.watch.notifications import (

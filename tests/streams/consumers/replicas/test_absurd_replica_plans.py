@@ -9,7 +9,7 @@ from agents.settings.all_settings import ClusterSettings
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.api import Api
-from streams.clients.kube.scales import ScaleClient
+from streams.clients.kube.controllers import ScaleClient
 from streams.consumers.replicas import scale_subresource
 from tests.support import examples
 from tests.support.consumer_scene import open_permit

@@ -116,7 +116,7 @@ def test_a_pod_does_not_wait_beyond_its_time_and_the_late_answer_is_there_for_th
         found = await lookups.find(SET)
         assert found == UnknownOwner("the API server did not say within 0.05 s")
         chain.hold.set()
-        assert await asyncio.shield(lookups._asked[SET]) == TOP
+        assert await asyncio.shield(lookups._under_way[SET]) == TOP
         assert lookups.cached(SET) == (TOP,)
 
     run(chain, work, patience=0.05)

@@ -11,7 +11,7 @@ from schemas.policies.control import Author, KnownBy
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, PredictionObject
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish import ehpa_policies, prediction_policies, vpa_policies
-from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.publisher import PublishedFacts
 from tests.support.kube_objects import decoded, meta
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

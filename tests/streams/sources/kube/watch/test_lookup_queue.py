@@ -9,9 +9,8 @@ from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.controllers import ControllerKey, ObjectScale
+from streams.clients.kube.controllers import ControllerKey, ObjectScale, ScaleClient
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.clients.kube.scales import ScaleClient
 from streams.sources.kube.watch.lookup_queue import Lookups
 from streams.sources.kube.watch.notifications import CheckpointLookup, CheckpointsFound, ForgetKinds, ScaleFound, ScaleLookup
 from tests.support.scripted_api import Reply, ScriptedApi, listed, refusal

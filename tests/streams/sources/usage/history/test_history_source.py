@@ -21,7 +21,7 @@ from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.sources.usage.history import range_queries
+from streams.sources.usage.history import history_source
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
 from tests.support import ticks
 from tests.support.canned_http_server import Answering, Asked, answering
@@ -115,7 +115,7 @@ def test_each_moment_is_one_record_a_partition_marked_as_history_in_order_of_tim
 def test_the_past_is_asked_for_in_stretches_and_in_halves_where_they_are_refused(
     server: Answering, scene: UsageScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_queries, "POINTS", 6)
+    monkeypatch.setattr(history_source, "POINTS", 6)
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda _: 0.5}, {"web-1": lambda _: 1e8}, most=4)
     list(history(server, scene, hours=12).publish(START - timedelta(hours=12)))
@@ -212,7 +212,7 @@ def test_it_refuses_a_log_with_live_usage_from_after_its_beginning_unless_forced
 
 
 def test_a_run_that_was_ended_goes_on_where_it_was(server: Answering, scene: UsageScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_queries, "POINTS", 2)
+    monkeypatch.setattr(history_source, "POINTS", 2)
     scene.has("web-1")
     server.answer = Memory({"web-1": lambda _: 0.5}, {"web-1": lambda _: 1e8})
     first = history(server, scene)
