@@ -318,7 +318,7 @@ def test_why_not_names_the_pause_of_a_workload_whose_patched_pods_do_not_come(
         capsys.readouterr()
         assert shop.run("why-not", asked) == 0
         workload = (CART if "cart" in asked else FINE).key
-        said = f"  {before}new pods of '{workload}' are left as they are until 00:15:00 UTC: none came"
+        said = f"  {before}new pods of '{workload}' are left as they are until 00:30:00 UTC: none came"
         assert capsys.readouterr().out.count(said) == 1
 
 
