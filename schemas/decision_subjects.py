@@ -22,18 +22,15 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that something is decided about or done to.
-
-    `namespace` is empty for subjects without one, `uid` where there is none or it is unknown. `object_kind` is the API's kind of
-    an OBJECT. `workload` is the key of the workload that a pod belongs to, and a workload's own key.
-    """
+    """One thing that something is decided about or done to."""
 
     kind: SubjectKind
     cluster: str
     name: str
-    namespace: str = ""
-    uid: str = ""
-    object_kind: str = ""
+    namespace: str = ""  # Empty for subjects without one.
+    uid: str = ""  # Empty where there is none or it is unknown.
+    object_kind: str = ""  # The API's kind of an OBJECT.
+    # The key of the workload that a pod belongs to, and a workload's own key.
     workload: str = ""
 
     @staticmethod

@@ -38,6 +38,7 @@ def fault(event: object) -> FieldFault | None:
 
 def _check_of(kind: Any) -> Check:
     """The check of a dataclass, made once."""
+    # Types are looked into once: `get_type_hints` is far too slow for every record of the log.
     made = _MADE.get(kind)
     if made is None:
         made = _MADE[kind] = _make(kind)
@@ -121,6 +122,7 @@ def _whole(kind: type[Any]) -> Check:
     """A dataclass in a field that may hold something else too."""
 
     def check(value: object) -> FieldFault | None:
+        # Of a union, another member is looked at by its own check.
         return inner(value) if type(value) is kind else None
 
     inner = _check_of(kind)

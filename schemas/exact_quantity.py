@@ -52,16 +52,13 @@ class NotAQuantityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount.
+    """An amount."""
 
-    `nano`: billionths, exactly. `milli` and `whole`: thousandths and units, rounded away from zero, and what Kubernetes takes for
-    them where they do not fit 64 bits. `text`: as Kubernetes writes it, in the given `form`.
-    """
-
-    nano: int
+    nano: int  # Billionths, exactly.
+    # Thousandths, and below them units, rounded away from zero; where they do not fit 64 bits, what Kubernetes takes for them.
     milli: int
     whole: int
-    text: str
+    text: str  # As Kubernetes writes it, in the given form.
     form: Form
 
     @property

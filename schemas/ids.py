@@ -11,16 +11,13 @@ from schemas.outcomes import Action
 
 @dataclass(frozen=True, slots=True)
 class DecisionId:
-    """`stage/partition/turn/kind/key`: the turn that a stage took it in, what kind of decision it is, and what it is about.
-
-    `turn` is the turn's number, in milliseconds since the epoch. `kind` tells the decisions of one turn about one key apart.
-    `key` is the workload's key or the pod's uid, and may itself contain slashes.
-    """
+    """`stage/partition/turn/kind/key`: the turn that a stage took it in, what kind of decision it is, and what it is about."""
 
     stage: str
     partition: int
-    turn: int
-    kind: str
+    turn: int  # The turn's number, in milliseconds since the epoch.
+    kind: str  # Tells the decisions of one turn about one key apart.
+    # The workload's key or the pod's uid; it may itself contain slashes.
     key: str
 
     def __str__(self) -> str:
@@ -42,6 +39,7 @@ class DecisionId:
     def parse(text: str) -> "DecisionId":
         """Inverse of `str`. Raises ValueError that quotes the text."""
         try:
+            # From the left and no further: the key keeps its slashes.
             stage, partition, turn, kind, key = text.split("/", 4)
             return DecisionId(stage, int(partition), int(turn), kind, key)
         except ValueError:
@@ -65,6 +63,7 @@ class OutcomeId:
     def parse(text: str) -> "OutcomeId":
         """Inverse of `str`. Raises ValueError that quotes the text."""
         try:
+            # From the right, because the decision's own key may contain slashes and the subject never does.
             decision, action, subject = text.rsplit("/", 2)
             return OutcomeId(decision, Action(action), subject)
         except ValueError:

@@ -24,18 +24,15 @@ class Action(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of an act. Only DONE says that the world was seen as decided; docs/observability.md says by what.
-
-    REFUSED: the control record or a look at the subject. FAILED: the cluster. EXPIRED: late. OFFERED: the webhook answered with a
-    patch, and whether a pod comes of it is not known yet. LOST: none came in time.
-    """
+    """What became of an act. Only DONE says that the world was seen as decided; docs/observability.md says by what."""
 
     DONE = "done"
-    REFUSED = "refused"
-    FAILED = "failed"
-    EXPIRED = "expired"
+    REFUSED = "refused"  # By the control record, or after a look at the subject.
+    FAILED = "failed"  # By the cluster.
+    EXPIRED = "expired"  # Too late.
+    # The webhook answered with a patch, and whether a pod comes of it is not known yet.
     OFFERED = "offered"
-    LOST = "lost"
+    LOST = "lost"  # No pod of the offer came in time.
 
 
 class OutcomeDetail(StrEnum):
@@ -95,12 +92,10 @@ class ChangedContainer:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedAmounts:
-    """What the webhook offered to a new pod. `offer` stands in the pod's note, too, and is the same for pods that are alike.
-
-    `controller` is the pod's direct one, as `kind/name`: it makes another pod if one is refused.
-    """
+    """What the webhook offered to a new pod. `offer` stands in the pod's note, too, and is the same for pods that are alike."""
 
     offer: str
+    # The pod's direct one, as `kind/name`: it makes another pod if one is refused.
     controller: str
     containers: tuple[ChangedContainer, ...]
 
@@ -109,10 +104,10 @@ class AdmittedAmounts:
 class ActionFinished:
     """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id.
 
-    A pod's admission has two: OFFERED when the webhook answered, and what became of it. `admitted` has its amounts; a resize and
-    an eviction have theirs in the decision. `groups` are those that an external expander chose.
+    A pod's admission has two: OFFERED when the webhook answered, and what became of it.
     """
 
+    # An OutcomeId, which follows from the decision, so a repeat has the same id.
     id: str
     at: datetime
     decision: str
@@ -121,24 +116,25 @@ class ActionFinished:
     reason: str
     subject: Subject
     detail: OutcomeDetail = OutcomeDetail.NONE
+    # The amounts of an admission; a resize and an eviction have theirs in the decision.
     admitted: AdmittedAmounts | None = None
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # Those that an external expander chose.
 
 
 @dataclass(frozen=True, slots=True)
 class StatusWritten:
     """The status of a VPA object was written (DONE), or the API refused the write (FAILED).
 
-    It is no ActionFinished: a status is kept equal to the newest decision, however many writes that takes, and a decision that
-    the object already shows gets no outcome. `decision` is the id of the decision that the status shows; 0.1 left it empty where
-    there was no recommendation. The end of `id` distinguishes this write from others.
+    It is no ActionFinished: a status is kept equal to the newest decision, however many writes that takes, and a decision
+    that the object already shows gets no outcome.
     """
 
-    id: str
+    id: str  # Its end distinguishes this write from others.
     at: datetime
     cluster: str
     namespace: str
     name: str
+    # The one that the status shows; 0.1 left it empty where there was no recommendation.
     decision: str
     result: Result
     reason: str
@@ -161,18 +157,17 @@ class ObjectChange(StrEnum):
 class ObjectWritten:
     """An object that follows from a policy, such as a generated autoscaler, was changed (DONE), or the API refused that (FAILED).
 
-    It is no ActionFinished: such an object is kept as its policy wants it, however many writes that takes. `policy` is the key of
-    the policy, `generation` its object's. The end of `id` distinguishes this write from others.
+    It is no ActionFinished: such an object is kept as its policy wants it, however many writes that takes.
     """
 
-    id: str
+    id: str  # Its end distinguishes this write from others.
     at: datetime
     cluster: str
     object_kind: str
     namespace: str
     name: str
-    policy: str
-    generation: int
+    policy: str  # The key of the policy.
+    generation: int  # Of the policy's object.
     change: ObjectChange
     result: Result
     reason: str

@@ -62,10 +62,7 @@ class ScaleUpPlanned:
 
 @dataclass(frozen=True, slots=True)
 class SizeCorrectionPlanned:
-    """Let a group want `after` nodes instead of `before`, because its cloud did not deliver the others.
-
-    `after` is what the log knows to exist. Whoever carries it out looks again, and lowers no size below what is there then.
-    """
+    """Let a group want `after` nodes instead of `before`, because its cloud did not deliver the others."""
 
     id: str
     at: datetime
@@ -73,6 +70,7 @@ class SizeCorrectionPlanned:
     cluster: str
     group: str
     before: int
+    # What the log knows to exist. Whoever carries it out looks again, and lowers no size below what is there then.
     after: int
     because: Because
 
@@ -89,11 +87,7 @@ class SizeCorrectionPlanned:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemovalPlanned:
-    """Drain one node and terminate its instance. `node` is empty where the instance never became one.
-
-    `evict` are the pods that must go elsewhere, `daemons` those that are evicted only so that they can shut down cleanly. Each
-    gets `grace` seconds at most, and all together `drain`.
-    """
+    """Drain one node and terminate its instance. `node` is empty where the instance never became one."""
 
     id: str
     at: datetime
@@ -105,10 +99,11 @@ class NodeRemovalPlanned:
     instance: str
     group: str
     reason: RemovalReason
-    evict: tuple[PodName, ...]
+    evict: tuple[PodName, ...]  # The pods that must go elsewhere.
+    # Those that are evicted only so that they can shut down cleanly.
     daemons: tuple[PodName, ...]
-    grace: Seconds
-    drain: Seconds
+    grace: Seconds  # For each pod, at most.
+    drain: Seconds  # For all of them together.
     because: Because
 
     @property
@@ -148,11 +143,7 @@ class SoftTaintPlanned:
 
 @dataclass(frozen=True, slots=True)
 class BufferStatusPlanned:
-    """Let a CapacityBuffer show for how many pods nodes are to have room, or, unless it is `ready`, why for none.
-
-    `template` and `template_generation` are the PodTemplate that these pods are made from; they are absent where the buffer names
-    a workload instead. `limited` says which quotas leave room for fewer pods than it wants; it is empty if none does.
-    """
+    """Let a CapacityBuffer show for how many pods nodes are to have room, or, unless it is `ready`, why for none."""
 
     id: str
     at: datetime
@@ -163,10 +154,12 @@ class BufferStatusPlanned:
     uid: str
     ready: bool
     replicas: int | None
+    # The PodTemplate that these pods are made from, absent where the buffer names a workload instead.
     template: str
     template_generation: int | None
     message: str
     because: Because
+    # Which quotas leave room for fewer pods than it wants; empty if none does.
     limited: str = ""
 
     @property
@@ -200,14 +193,14 @@ class ScaleRefused:
 class NodeScalingHalted:
     """A group is out: it does not do what it is asked for. An empty `group` is the whole cluster.
 
-    It is said again every ten minutes while that lasts. An empty `code` says that it is over.
+    It is said again every ten minutes while that lasts.
     """
 
     id: str
     at: datetime
     cluster: str
     group: str
-    code: str
+    code: str  # Empty: it is over.
     reason: str
     because: Because
 
@@ -221,16 +214,13 @@ class NodeScalingHalted:
 
 @dataclass(frozen=True, slots=True)
 class OfferedPods:
-    """Waiting pods that are alike: where they are, what each asks for (CPU in thousandths, memory in bytes), and their names.
-
-    `names` are the first of them; there may be more.
-    """
+    """Waiting pods that are alike: where they are, what each asks for (CPU in thousandths, memory in bytes), and their names."""
 
     namespace: str
     labels: Mapping[str, str]
     node_selector: Mapping[str, str]
     requests: Mapping[str, int]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # The first of them; there may be more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +234,11 @@ class OfferedTaint:
 
 @dataclass(frozen=True, slots=True)
 class OfferedGroup:
-    """A group that could grow by so many nodes, how its new node looks, and how many of each kind of pods would run there.
-
-    `pods` has a number for each of the kinds of the question, in their order.
-    """
+    """A group that could grow by so many nodes, how its new node looks, and how many of each kind of pods would run there."""
 
     group: str
     nodes: int
+    # A number for each of the kinds of the question, in their order.
     pods: tuple[int, ...]
     labels: Mapping[str, str]
     taints: tuple[OfferedTaint, ...]
@@ -262,12 +250,12 @@ class OfferedGroup:
 class ExpanderAsked:
     """Ask the configured server which of these groups should grow. Its answer is the outcome, in `ActionFinished.groups`.
 
-    Nothing is changed by that, so it is done in every mode. After `expires` the scaler decides without an answer.
+    Nothing is changed by that, so it is done in every mode.
     """
 
     id: str
     at: datetime
-    expires: datetime
+    expires: datetime  # After it the scaler decides without an answer.
     cluster: str
     groups: tuple[OfferedGroup, ...]
     pods: tuple[OfferedPods, ...]

@@ -77,23 +77,19 @@ class LeakEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLeak:
-    """A container whose memory only rises: the lowest use of each hour is above that of the hour before, for hours.
-
-    `pod` is the one that rises fastest. `memory`: its lowest use in the last whole hour, in bytes; `rate`: bytes an hour since
-    `since`; `limit`: None where it has none, and then nobody knows when it is full. `full`: when it reaches the limit at that
-    rate. `target`: what was recommended when the leak was found; `most`: what is recommended at most now because of it. `ended`:
-    when `end` was seen, after which it leaks no longer; the bound stays for a day after its last hour of rising.
-    """
+    """A container whose memory only rises: the lowest use of each hour is above that of the hour before, for hours."""
 
     container: str
-    pod: PodName
+    pod: PodName  # The one that rises fastest.
     since: datetime
-    memory: Bytes
-    rate: Bytes
+    memory: Bytes  # Its lowest use in the last whole hour.
+    rate: Bytes  # Bytes an hour since `since`.
+    # None where it has none, and then nobody knows when it is full.
     limit: Bytes | None
-    full: datetime | None
-    target: Bytes
-    most: Bytes
+    full: datetime | None  # When it reaches the limit at that rate.
+    target: Bytes  # What was recommended when the leak was found.
+    most: Bytes  # What is recommended at most now because of it.
+    # When `end` was seen, after which it leaks no longer; the bound stays for a day after its last hour of rising.
     ended: datetime | None = None
     end: LeakEnd | None = None
 
@@ -103,8 +99,6 @@ class MemoryLeakFound:
     """The recommender found that a container leaks memory, or, if `over`, that it no longer does.
 
     `leak.end` says what gave the memory back; without one it was only not seen to rise for a day.
-
-    `again`: it said so before, and says so each hour while that lasts.
     """
 
     id: str
@@ -112,7 +106,7 @@ class MemoryLeakFound:
     workload: Workload
     leak: MemoryLeak
     over: bool = False
-    again: bool = False
+    again: bool = False  # It said so before, and says so each hour while that lasts.
 
     @property
     def subject(self) -> Subject:
@@ -122,21 +116,18 @@ class MemoryLeakFound:
 
 @dataclass(frozen=True, slots=True)
 class RequestsRecommended:
-    """The recommender concluded what a workload's containers should request. The newest turn wins.
-
-    Without containers it withdraws what was recommended before. `pods` is how many pods the workload had, where the recommender
-    counted them; `last_oom` is None when it saw no kill. `rules` is None where the log has no rules to cite; then `because` has
-    the settings.
-    """
+    """The recommender concluded what a workload's containers should request. The newest turn wins."""
 
     id: str
     at: datetime
     workload: Workload
-    containers: tuple[ContainerRecommendation, ...]
+    containers: tuple[ContainerRecommendation, ...]  # None at all withdraw what was recommended before.
     because: Because
+    # How many pods the workload had, where the recommender counted them.
     pods: int | None = None
-    last_oom: LastOomKill | None = None
+    last_oom: LastOomKill | None = None  # None when it saw no kill.
     oom_source: OomSource | None = None
+    # None where the log has no rules to cite; then `because` has the settings.
     rules: CitedRules | None = None
     other_recommender: str = ""
     """The recommender that the workload's VPA names where that is not ours: nobody acts on this decision then."""
@@ -151,18 +142,16 @@ class RequestsRecommended:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecommended:
-    """What the policy in shadow would recommend for a workload whose recommendation was published in the same turn.
-
-    `policy` is its name and the digest of its source, as `steady@0f3a...`, or `built-in`. `reason` says why it could not decide;
-    then the containers are those of the built-in estimator.
-    """
+    """What the policy in shadow would recommend for a workload whose recommendation was published in the same turn."""
 
     id: str
     at: datetime
     workload: Workload
+    # Its name and the digest of its source, as `steady@0f3a...`, or `built-in`.
     policy: str
     containers: tuple[ContainerRecommendation, ...]
     pods: int
+    # Why it could not decide; then the containers are those of the built-in estimator.
     reason: str = ""
     rules: CitedRules | None = None
 
@@ -183,11 +172,7 @@ class ContainerDifference:
 
 @dataclass(frozen=True, slots=True)
 class ShadowCompared:
-    """The paired difference for one workload in one turn: the same evidence, judged by two policies.
-
-    `cores` and `bytes` are the targets in shadow less those in force, summed over the containers of all `pods`: what the change
-    of policy would add to requests. A container that has no target of one of them counts in neither.
-    """
+    """The paired difference for one workload in one turn: the same evidence, judged by two policies."""
 
     id: str
     at: datetime
@@ -196,6 +181,8 @@ class ShadowCompared:
     shadow: str
     containers: tuple[ContainerDifference, ...]
     pods: int
+    # The targets in shadow less those in force, summed over the containers of all `pods`: what the change of policy would add to
+    # requests. A container that has no target of one of them counts in neither.
     cores: float
     bytes: float
     rules: CitedRules | None = None
@@ -208,18 +195,14 @@ class ShadowCompared:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredRisk:
-    """Of one container of a workload. Shares of the time with more CPU used than requested; OOM kills since it was first seen.
-
-    `kills_promised` is the share of the built-in estimator's kills that may happen, `kills_built_in` those that it would have
-    had on the same samples.
-    """
+    """Of one container of a workload. Shares of the time with more CPU used than requested; OOM kills since it was first seen."""
 
     container: str
     cpu_promised: float
     cpu_delivered: float
-    kills_promised: float
+    kills_promised: float  # The share of the built-in estimator's kills that may happen.
     kills: float
-    kills_built_in: float
+    kills_built_in: float  # Those that it would have had on the same samples.
 
     @property
     def cpu_broken_by(self) -> float:

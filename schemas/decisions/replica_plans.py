@@ -63,11 +63,7 @@ class HpaConditions:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasPlanned:
-    """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it.
-
-    `upcoming` is for nodes to be there in time: nobody scales the workload by it. `conditions` are those that an HPA would have;
-    None where there is an HPA.
-    """
+    """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it."""
 
     id: str
     at: datetime
@@ -85,8 +81,9 @@ class ReplicasPlanned:
     proposals: tuple[MetricProposal, ...]
     stabilized: int | None
     because: Because
+    # For nodes to be there in time: nobody scales the workload by it.
     upcoming: UpcomingReplicas | None = None
-    conditions: HpaConditions | None = None
+    conditions: HpaConditions | None = None  # Those that an HPA would have; None where there is an HPA.
 
     @property
     def subject(self) -> Subject:
@@ -101,10 +98,7 @@ class ReplicasPlanned:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRefused:
-    """The forecaster looked at a workload and left its replicas alone. `reason` is a sentence.
-
-    `conditions` are those that an HPA would have; None where there is one, or where another guard objects than a missing metric.
-    """
+    """The forecaster looked at a workload and left its replicas alone. `reason` is a sentence."""
 
     id: str
     at: datetime
@@ -113,6 +107,7 @@ class ReplicasRefused:
     guard: str
     reason: str
     because: Because
+    # Those that an HPA would have; None where there is one, or where another guard objects than a missing metric.
     conditions: HpaConditions | None = None
 
     @property
@@ -123,35 +118,26 @@ class ReplicasRefused:
 
 @dataclass(frozen=True, slots=True)
 class MetricForecast:
-    """What one metric will be: values at `start`, `start + step` and so on, or why nobody can say.
-
-    `values` include a margin and are what scaling goes by. `expected` are the same without the margin; empty if the model has
-    none. `error` is how far past forecasts were off, as a share of the load; `period` in seconds, None for a model that repeats
-    nothing. `reason` is one word, `message` a sentence; both are empty for a forecast.
-    """
+    """What one metric will be: values at `start`, `start + step` and so on, or why nobody can say."""
 
     identifier: str
     series: str
     start: datetime
     step: Seconds
-    values: tuple[float, ...] = ()
-    expected: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # With a margin; scaling goes by these.
+    expected: tuple[float, ...] = ()  # The same without the margin; empty if the model has none.
     model: str = ""
-    period: Seconds | None = None
-    error: float | None = None
+    period: Seconds | None = None  # In seconds; None for a model that repeats nothing.
+    error: float | None = None  # How far past forecasts were off, as a share of the load.
     fitted: datetime | None = None
+    # One word, as `message` is a sentence; both are empty for a forecast.
     reason: str = ""
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadForecast:
-    """The forecasts of all metrics of one EHPA or TimeSeriesPrediction. The newest turn wins.
-
-    `window` is how far ahead the object asks for forecasts. Right after the decision the values reach two windows ahead, and
-    until `expires` at least one. `withdrawn`: the object is gone or wants no forecast any more. `refused` says why the object is
-    left out of account, if it is; then there are no `metrics`.
-    """
+    """The forecasts of all metrics of one EHPA or TimeSeriesPrediction. The newest turn wins."""
 
     id: str
     at: datetime
@@ -162,10 +148,13 @@ class LoadForecast:
     name: str
     uid: str
     generation: int
+    # How far ahead the object asks for forecasts. Right after the decision the values reach two windows ahead, and until
+    # `expires` at least one.
     window: Seconds
     metrics: tuple[MetricForecast, ...]
     because: Because
-    withdrawn: bool = False
+    withdrawn: bool = False  # The object is gone or wants no forecast any more.
+    # Why the object is left out of account, if it is; then there are no `metrics`.
     refused: str = ""
 
     def holds(self, now: float) -> bool:

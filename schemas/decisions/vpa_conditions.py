@@ -10,16 +10,13 @@ from schemas.names import Workload
 
 
 class ConditionType(StrEnum):
-    """The conditions that a recommender keeps, by upstream's names, and two of ours.
-
-    These are why a loop of OOM kills goes on, and that no source sees the pods any more.
-    """
+    """The conditions that a recommender keeps, by upstream's names, and two of ours."""
 
     PROVIDED = "RecommendationProvided"
     NO_PODS = "NoPodsMatched"
     UNSUPPORTED = "ConfigUnsupported"
-    MEMORY_LIMITED = "MemoryLimited"
-    FACTS_OUTDATED = "FactsOutdated"
+    MEMORY_LIMITED = "MemoryLimited"  # Ours: why a loop of OOM kills goes on.
+    FACTS_OUTDATED = "FactsOutdated"  # Ours: no source sees the pods any more.
 
 
 class ConditionStatus(StrEnum):
@@ -43,12 +40,7 @@ class DecidedCondition:
 
 @dataclass(frozen=True, slots=True)
 class VpaConditionsDecided:
-    """What the status of a VPA object of this uid and generation should say. The newest turn wins.
-
-    `containers` is the recommendation to show. Empty means none. None means that it cannot be determined yet, so the object keeps
-    a recommendation that it has for this generation. `recommendation` is the id of the decision that it comes from. `withdrawn`:
-    the object is gone or another recommender's, and nothing is to be written any more.
-    """
+    """What the status of a VPA object of this uid and generation should say. The newest turn wins."""
 
     id: str
     at: datetime
@@ -58,9 +50,12 @@ class VpaConditionsDecided:
     uid: str
     generation: int
     conditions: tuple[DecidedCondition, ...]
+    # The recommendation to show. Empty means none. None means that it cannot be determined yet, so the object keeps a
+    # recommendation that it has for this generation.
     containers: tuple[ContainerRecommendation, ...] | None
     because: Because
-    recommendation: str = ""
+    recommendation: str = ""  # The id of the decision that it comes from.
+    # The object is gone or another recommender's, and nothing is to be written any more.
     withdrawn: bool = False
 
     @property
@@ -78,15 +73,14 @@ class VpaConditionsDecided:
 class MemoryLimitFound:
     """A workload without a VPA is OOM-killed in a loop and gets no more memory, or, if `over`, not any more.
 
-    A policy of ours sizes it, and no object has a status that could carry the condition MEMORY_LIMITED. `reason` and `message`
-    are those that the condition would have; `since` is when that became true first.
+    A policy of ours sizes it, and no object has a status that could carry the condition MEMORY_LIMITED.
     """
 
     id: str
     at: datetime
     workload: Workload
-    since: datetime
-    reason: str
+    since: datetime  # When that became true first.
+    reason: str  # As the condition would have it; the same of `message`.
     message: str
     because: Because
     over: bool = False

@@ -17,30 +17,19 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class NodeTemplateSeen:
-    """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`.
-
-    `unread` has a sentence for each tag of the group that should describe its nodes and cannot be parsed.
-    """
+    """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[NodeTaint, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
+    # A sentence for each tag of the group that should describe its nodes and cannot be parsed.
     unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupSeen:
-    """A group that is ours to scale, new or changed.
-
-    `no_template` says in a sentence why nobody knows how its nodes look. `options` are the group's own scaling options as tags
-    spell them, by name. `price` is that of one node for an hour. `launch_version` is what a new instance would be started from.
-    `suspended` are the processes of the group that somebody stopped. `provision` is how long a node of it may take to join.
-    `unscalable` says in a sentence why its sizes are no numbers of nodes. `lifetime`: when its cloud replaces an instance by
-    itself. `rebalances`: its cloud also replaces one by itself that it recommends to replace.
-    `refreshing`: it is replacing all of them now. `own_versions`: what types of a mixed group would be started from that have a
-    launch template of their own.
-    """
+    """A group that is ours to scale, new or changed."""
 
     at: datetime
     cluster: str
@@ -49,19 +38,22 @@ class NodeGroupSeen:
     most: int
     desired: int
     template: NodeTemplateSeen | None = None
-    no_template: str = ""
+    no_template: str = ""  # Why nobody knows how its nodes look, as a sentence.
     zones: tuple[str, ...] = ()
     instance_types: tuple[str, ...] = ()
+    # The group's own scaling options as its tags spell them, by name.
     options: Mapping[str, str] = field(default_factory=dict)
-    price: float | None = None
+    price: float | None = None  # Of one node for an hour.
     spot: bool = False
-    launch_version: str = ""
-    suspended: tuple[str, ...] = ()
-    provision: Seconds | None = None
-    unscalable: str = ""
-    lifetime: Seconds | None = None
+    launch_version: str = ""  # What a new instance would be started from.
+    suspended: tuple[str, ...] = ()  # The processes of the group that somebody stopped.
+    provision: Seconds | None = None  # How long a node of it may take to join.
+    unscalable: str = ""  # Why its sizes are no numbers of nodes, as a sentence.
+    lifetime: Seconds | None = None  # When its cloud replaces an instance by itself.
+    # Its cloud also replaces one by itself that it recommends to replace.
     rebalances: bool = False
-    refreshing: bool = False
+    refreshing: bool = False  # It is replacing all of them now.
+    # What types of a mixed group would be started from that have a launch template of their own.
     own_versions: tuple[str, ...] = ()
 
 
@@ -76,10 +68,7 @@ class NodeGroupGone:
 
 @dataclass(frozen=True, slots=True)
 class NodeInstanceSeen:
-    """An instance of a group, new or changed. `lifecycle` and `health` are the cloud's words.
-
-    `protected`: the cloud may not choose it when it shrinks the group.
-    """
+    """An instance of a group, new or changed. `lifecycle` and `health` are the cloud's words."""
 
     at: datetime
     cluster: str
@@ -92,7 +81,7 @@ class NodeInstanceSeen:
     instance_type: str = ""
     launch_version: str = ""
     spot: bool = False
-    protected: bool = False
+    protected: bool = False  # The cloud may not choose it when it shrinks the group.
     launched: datetime | None = None
 
 
@@ -131,32 +120,27 @@ class InterruptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceInterruptionNoticed:
-    """The cloud announced that it will take an instance away, or recommends to replace it. `notice` is its message's id.
-
-    `noticed`: when the cloud said so, as far as it says.
-    """
+    """The cloud announced that it will take an instance away, or recommends to replace it. `notice` is its message's id."""
 
     at: datetime
     cluster: str
     instance: str
     kind: InterruptionKind
     notice: str
-    noticed: datetime | None = None
+    noticed: datetime | None = None  # When the cloud said so, as far as it says.
 
 
 @dataclass(frozen=True, slots=True)
 class ExpanderPrioritiesSeen:
-    """The ConfigMap of the priority expander, new or changed.
-
-    `patterns` lists, by priority, patterns for the names of groups, both as written in the ConfigMap. `unsupported` says in a
-    sentence why the ConfigMap cannot be read as such a list.
-    """
+    """The ConfigMap of the priority expander, new or changed."""
 
     at: datetime
     cluster: str
     namespace: str
     name: str
+    # By priority, patterns for the names of groups, both as written in the ConfigMap.
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Why the ConfigMap cannot be read as such a list, as a sentence.
     unsupported: str = ""
 
 
@@ -180,28 +164,20 @@ LIMITED_BY_QUOTAS = "LimitedByQuotas"
 
 @dataclass(frozen=True, slots=True)
 class BufferShown:
-    """What a buffer's own status says, whoever wrote it. `message` is that of its condition `ReadyForProvisioning`.
-
-    `limited` is that of `LimitedByQuotas`, empty if it is not true.
-    """
+    """What a buffer's own status says, whoever wrote it. `message` is that of its condition `ReadyForProvisioning`."""
 
     ready: bool
     replicas: int | None = None
     template: str = ""
     generation: int | None = None
     message: str = ""
+    # The message of its condition `LimitedByQuotas`, empty if that is not true.
     limited: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityBufferSeen:
-    """A buffer, new or changed, with the PodTemplate that it names, or the workload whose pods it is like.
-
-    `template` is the shape of one of its pods, `template_name` and `template_generation` are those of the PodTemplate. Where it
-    names a workload, `template` is what that would make, if it has no pods now. `limits` bound what all of its pods request
-    together, in whole amounts, CPU in thousandths of a core. `percentage` is of the workload's pods. `unseen` is the kind of what
-    it names, such as `podtemplates`, if the source's account may not see that kind.
-    """
+    """A buffer, new or changed, with the PodTemplate that it names, or the workload whose pods it is like."""
 
     at: datetime
     cluster: str
@@ -209,15 +185,18 @@ class CapacityBufferSeen:
     name: str
     uid: str
     strategy: str = ""
-    template_name: str = ""
+    template_name: str = ""  # Of the PodTemplate, as is the generation.
+    # The shape of one of its pods; where it names a workload, what that would make, if it has no pods now.
     template: PodShapeSeen | None = None
     template_generation: int | None = None
     workload_kind: str = ""
     workload_name: str = ""
     replicas: int | None = None
-    percentage: int | None = None
+    percentage: int | None = None  # Of the workload's pods.
+    # What all of its pods may request together, in whole amounts, CPU in thousandths of a core.
     limits: Mapping[str, int] | None = None
     shown: BufferShown | None = None
+    # The kind of what it names, such as `podtemplates`, if the source's account may not see that kind.
     unseen: str = ""
 
 

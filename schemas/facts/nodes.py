@@ -45,12 +45,7 @@ class NodeTaint:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetailsChanged:
-    """A node joined or changed, with all that decides which pods it takes and whether it may go.
-
-    Amounts are whole: CPU in thousandths of a core, everything else in its own unit. `conditions` gives the status of each
-    condition by its type. `annotations` are those that node scaling obeys. `attachable` says how many volumes of a driver can be
-    attached; one that is absent has no limit.
-    """
+    """A node joined or changed, with all that decides which pods it takes and whether it may go."""
 
     at: datetime
     cluster: str
@@ -61,10 +56,12 @@ class NodeDetailsChanged:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[NodeTaint, ...] = ()
     unschedulable: bool = False
-    conditions: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)  # The status of each condition, by its type.
+    # Whole amounts: CPU in thousandths of a core, everything else in its own unit.
     allocatable: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, int] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # Those that node scaling obeys.
+    # How many volumes of a driver can be attached; one that is absent has no limit.
     attachable: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -19,17 +19,14 @@ class PodPhase(StrEnum):
 
 
 class ResizeState(StrEnum):
-    """What the kubelet reports about an in-place resize; NONE when none is pending.
-
-    ERROR: it failed while it was under way. UNKNOWN: the kubelet gives a reason that we do not know.
-    """
+    """What the kubelet reports about an in-place resize; NONE when none is pending."""
 
     NONE = "None"
     IN_PROGRESS = "InProgress"
     DEFERRED = "Deferred"
     INFEASIBLE = "Infeasible"
-    ERROR = "Error"
-    UNKNOWN = "Unknown"
+    ERROR = "Error"  # It failed while it was under way.
+    UNKNOWN = "Unknown"  # The kubelet gives a reason that we do not know.
 
 
 OOM_KILLED = "OOMKilled"
@@ -52,20 +49,19 @@ class ContainerRun:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
-    """One container of a pod, as its spec and status stand.
-
-    `restarts_on`: the resources whose change in place restarts it (`resizePolicy` of the pod). `sidecar`: it is an init container
-    with restart policy Always, which runs beside the containers. `last_run`: its last run that is over, None before the first
-    end. A container that waits to be started again shows the run that has just ended.
-    """
+    """One container of a pod, as its spec and status stand."""
 
     name: str
     requests: Amounts = Amounts()
     limits: Amounts = Amounts()
     restarts: int = 0
     ready: bool = False
+    # The resources whose change in place restarts it (`resizePolicy` of the pod).
     restarts_on: tuple[str, ...] = ()
+    # It is an init container with restart policy Always, which runs beside the containers.
     sidecar: bool = False
+    # Its last run that is over, None before the first end. A container that waits to be started again shows the run that has just
+    # ended.
     last_run: ContainerRun | None = None
 
     @property
@@ -102,16 +98,7 @@ class AdmissionNote:
 
 @dataclass(frozen=True, slots=True)
 class PodChanged:
-    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
-
-    `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none. `controller`: its direct
-    controller as `kind/name`, such as a ReplicaSet; empty when it has none or the source does not report it. `observed`: the
-    containers that admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost;
-    `ready_since`: since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted,
-    and may run on for its grace period. `requests`: those of the pod itself (in its spec), which count instead of its
-    containers'; empty where there are none. `limits`: likewise of the pod itself. `admitted`: the note of admission; None on a
-    pod that it did not change. `service_account`: the one that it runs as, in its namespace; empty where the source does not say.
-    """
+    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
 
     at: datetime
     workload: Workload
@@ -125,15 +112,21 @@ class PodChanged:
     started: datetime | None = None
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
+    # The annotation by which its owner asks that nobody evicts it; empty when there is none.
     opted_out: str = ""
+    # Its direct controller as `kind/name`, such as a ReplicaSet; empty when it has none or the source does not report it.
     controller: str = ""
+    # The containers that admission saw, as it noted them; None when it noted nothing.
     observed: str | None = None
-    boosted: tuple[BoostedContainer, ...] = ()
+    boosted: tuple[BoostedContainer, ...] = ()  # The containers with a startup boost.
+    # Since when a pod with a boost is ready; None while it is not, and for all other pods.
     ready_since: datetime | None = None
-    leaving: bool = False
+    leaving: bool = False  # It is being deleted, and may run on for its grace period.
+    # Those of the pod itself (in its spec), which count instead of its containers'; empty where there are none.
     requests: Amounts = Amounts()
-    admitted: AdmissionNote | None = None
-    limits: Amounts = Amounts()
+    admitted: AdmissionNote | None = None  # The note of admission; None on a pod that it did not change.
+    limits: Amounts = Amounts()  # Likewise of the pod itself.
+    # The one that it runs as, in its namespace; empty where the source does not say.
     service_account: str = ""
 
     @property

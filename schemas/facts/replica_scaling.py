@@ -27,12 +27,11 @@ class HpaCondition:
 class HpaSeen:
     """A HorizontalPodAutoscaler was made, changed its spec, or its status says another count or condition.
 
-    `workload` is its scaleTargetRef's. What its metrics read now is not a fact of its own. `owner_uid` is the uid of the object
-    that it follows from, such as an EHPA; empty where somebody wrote it.
+    What its metrics read now is not a fact of its own.
     """
 
     at: datetime
-    workload: Workload
+    workload: Workload  # Its scaleTargetRef's.
     namespace: str
     name: str
     created: datetime
@@ -45,6 +44,7 @@ class HpaSeen:
     desired: int = 0
     last_scale: datetime | None = None
     conditions: tuple[HpaCondition, ...] = ()
+    # Of the object that it follows from, such as an EHPA; empty where somebody wrote it.
     owner_uid: str = ""
     uid: str = ""
     generation: int = 0
@@ -62,16 +62,14 @@ class HpaGone:
 
 @dataclass(frozen=True, slots=True)
 class ScaleSeen:
-    """The scale of a workload that an EHPA scales: replicas asked for, replicas there, and the selector of its pods.
-
-    `reason` says why no scale can be read, such as that the target does not exist; then the numbers mean nothing.
-    """
+    """The scale of a workload that an EHPA scales: replicas asked for, replicas there, and the selector of its pods."""
 
     at: datetime
     workload: Workload
     replicas: int = 0
     status_replicas: int = 0
     selector: str = ""
+    # Why no scale can be read, such as that the target does not exist; then the numbers mean nothing.
     reason: str = ""
 
 
@@ -89,8 +87,8 @@ def series_id(identifier: str, query: str) -> str:
 class LoadScraped:
     """One reading of the load of many workloads, as columns of equal length.
 
-    Row i says that the series `series[i]` of workload `workloads[i]` had the value `values[i]` at `at`, or `ages[i]` seconds
-    before it where there are ages. What could not be read has no row.
+    Row i says that the series `series[i]` of workload `workloads[i]` had the value `values[i]`. What could not be read has no
+    row.
     """
 
     at: datetime
@@ -98,6 +96,7 @@ class LoadScraped:
     workloads: tuple[str, ...]
     series: tuple[str, ...]
     values: tuple[float, ...]
+    # How long before `at` each row was measured; empty where all were measured then.
     ages: tuple[float, ...] = ()
 
 

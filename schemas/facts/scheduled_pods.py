@@ -83,17 +83,15 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class AttachedVolume:
-    """A volume that a driver attaches to the node. `terms` say which nodes it can be on; without terms it can be on any.
-
-    `exclusive`: a second pod that uses it is refused. `own`: each pod of the shape has one of its own, and `handle` tells only
-    those of one pod apart. `missing` is a sentence that says what has to happen before any node can take the pod.
-    """
+    """A volume that a driver attaches to the node. `terms` say which nodes it can be on; without terms it can be on any."""
 
     driver: str
     handle: str
-    terms: tuple[NodeQuery, ...] = ()
-    exclusive: bool = False
+    terms: tuple[NodeQuery, ...] = ()  # Which nodes it can be on; without terms it can be on any.
+    exclusive: bool = False  # A second pod that uses it is refused.
+    # Each pod of the shape has one of its own, and `handle` tells only those of one pod apart.
     own: bool = False
+    # A sentence that says what has to happen before any node can take the pod.
     missing: str = ""
 
 
@@ -108,21 +106,17 @@ class ControllingOwner:
 
 @dataclass(frozen=True, slots=True)
 class PodShapeSeen:
-    """What pods of one controller share. `shape` is its id, a hash of everything below it.
-
-    Requests are whole amounts, CPU in thousandths of a core. Labels that differ from pod to pod of a set (its index, its own
-    name) are left out, and so is the node that a DaemonSet's pod is meant for, which stands with the pod. `local` names volumes
-    that live on the node; `grace` is the pod's termination grace period; `annotations` are those that node scaling obeys;
-    `unread` names what the scheduler reads of such a pod and nobody here understands.
-    """
+    """What pods of one controller share. `shape` is its id, a hash of everything below it."""
 
     at: datetime
     cluster: str
     shape: str
     namespace: str
-    requests: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)  # Whole amounts, CPU in thousandths of a core.
+    # Those that differ from pod to pod of a set (its index, its own name) are left out, or each pod would be a shape of its own.
     labels: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    # Without the node that a DaemonSet's pod is meant for, which stands with the pod.
     node_terms: tuple[NodeQuery, ...] | None = None
     tolerations: tuple[PodToleration, ...] = ()
     ports: tuple[PodHostPort, ...] = ()
@@ -131,11 +125,12 @@ class PodShapeSeen:
     spread: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[AttachedVolume, ...] = ()
     owner: ControllingOwner | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # Those that node scaling obeys.
     restart_policy: str = "Always"
     priority: int | None = None
-    grace: Seconds | None = None
-    local: tuple[str, ...] = ()
+    grace: Seconds | None = None  # The pod's termination grace period.
+    local: tuple[str, ...] = ()  # Volumes that live on the node.
+    # What the scheduler reads of such a pod and nobody here understands.
     unread: tuple[str, ...] = ()
     containers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The requests of the containers that run together, sidecars among them, by name; empty where the pod requests as a whole."""
@@ -145,12 +140,7 @@ class PodShapeSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodPlacementChanged:
-    """A pod that is not finished appeared, or moved, or changed its shape.
-
-    `unschedulable` is the scheduler's reason why it waits, and `message` is its sentence; `deleted` is when its deletion was
-    asked for; `pinned` is the only node that it may run on, as a DaemonSet's pod says; `nominated` is the node where the
-    scheduler makes room for it.
-    """
+    """A pod that is not finished appeared, or moved, or changed its shape."""
 
     at: datetime
     cluster: str
@@ -159,10 +149,11 @@ class PodPlacementChanged:
     phase: PodPhase
     created: datetime
     node: str | None = None
+    # The scheduler's reason why it waits; `message` is its sentence.
     unschedulable: str = ""
-    deleted: datetime | None = None
-    pinned: str = ""
-    nominated: str = ""
+    deleted: datetime | None = None  # When its deletion was asked for.
+    pinned: str = ""  # The only node that it may run on, as a DaemonSet's pod says.
+    nominated: str = ""  # The node where the scheduler makes room for it.
     message: str = ""
 
 

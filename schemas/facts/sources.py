@@ -10,15 +10,15 @@ from schemas.units import Seconds
 class SourceReported:
     """A source reports that it is running and sees what it has to report.
 
-    It repeats this each `period`. `sees` are the topics (short names) whose facts it publishes; a source that cannot see
-    something leaves its topic out. `lacks` has a sentence for each thing that it is configured to watch and does not find or may
-    not read; it goes on without.
+    It repeats this each `period`.
     """
 
     at: datetime
     cluster: str
     source: str
+    # The topics (short names) whose facts it publishes; a source that cannot see something leaves its topic out.
     sees: tuple[str, ...]
     # Said by the source itself, so that its silence is noticed whatever its settings are.
     period: Seconds = Seconds(60.0)
+    # A sentence for each thing that it is configured to watch and does not find or may not read; it goes on without.
     lacks: tuple[str, ...] = ()

@@ -25,10 +25,7 @@ class WebhookLeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class HpaTargetChanged:
-    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics.
-
-    `utilizations`: the metrics among them that are shares of requests, which move when requests change.
-    """
+    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics."""
 
     at: datetime
     cluster: str
@@ -37,6 +34,7 @@ class HpaTargetChanged:
     kind: str
     target: str
     resources: tuple[str, ...] = ()
+    # The metrics among them that are shares of requests, which move when requests change.
     utilizations: tuple[UtilizationMetric, ...] = ()
 
     @property
@@ -79,16 +77,14 @@ class QuotaScope:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuotaChanged:
-    """A quota was made or changed, or pods came or went. A pod counts if it meets all `scopes`.
-
-    `hard` and `used` are quantities by resource, as the quota's status has them, for that is what the API server judges by. Only
-    resources of pods are in it, by the names that quotas have for them: pods, count/pods, cpu, limits.memory and their like.
-    """
+    """A quota was made or changed, or pods came or went. A pod counts if it meets all `scopes`."""
 
     at: datetime
     cluster: str
     namespace: str
     name: str
+    # As the quota's status has it, for that is what the API server judges by. Only resources of pods are in it, by the names that
+    # quotas have for them: pods, count/pods, cpu, limits.memory and their like.
     hard: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
     scopes: tuple[QuotaScope, ...] = ()
@@ -124,10 +120,7 @@ def metadata_key(cluster: str, kind: str, namespace: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMetadataChanged:
-    """An object with labels or annotations was made, or has others now. A Namespace is in the `namespace` of its own name.
-
-    Annotations with long values are documents and are left out.
-    """
+    """An object with labels or annotations was made, or has others now. A Namespace is in the `namespace` of its own name."""
 
     at: datetime
     cluster: str
@@ -135,7 +128,7 @@ class ObjectMetadataChanged:
     namespace: str
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # Without those that have long values, which are documents.
 
     @property
     def key(self) -> str:
@@ -161,24 +154,22 @@ class ObjectMetadataRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaControllerChanged:
-    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set.
-
-    Of a Job they are the pods that it still wants at one time. `owner` is its own controller, such as the Deployment of a
-    ReplicaSet. `refusal`: what was answered when it last tried to make a pod and could not, such as a quota that is used up;
-    empty while it can, and always in the copy for node scaling. `template` is the shape of a DaemonSet's pods as the object has
-    it, so that nodes are known to run them before any of them exists; of others, and in other copies, it is absent.
-    `last_failure`: why a Job would fail if one more of its pods were evicted; empty where it would not, and in other copies.
-    """
+    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set."""
 
     at: datetime
     cluster: str
     namespace: str
     kind: str
     name: str
-    replicas: int | None = None
-    owner: ControllingOwner | None = None
+    replicas: int | None = None  # Of a Job, the pods that it still wants at one time.
+    owner: ControllingOwner | None = None  # Its own controller, such as the Deployment of a ReplicaSet.
+    # What was answered when it last tried to make a pod and could not, such as a quota that is used up; empty while it can, and
+    # always in the copy for node scaling.
     refusal: str = ""
+    # The shape of a DaemonSet's pods as the object has it, so that nodes are known to run them before any of them exists; absent
+    # of others, and in other copies.
     template: PodShapeSeen | None = None
+    # Why a Job would fail if one more of its pods were evicted; empty where it would not, and in other copies.
     last_failure: str = ""
 
 

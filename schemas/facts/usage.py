@@ -12,13 +12,8 @@ from schemas.units import Bytes, Cores, Seconds
 class MetricsScraped:
     """One scrape of the containers of one partition, as columns of equal length; a very long one comes in several.
 
-    Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
-    averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the source
-    did not see is NaN (null on the wire), never zero. `cores_max` and `memory_max` are the highest use within the window, empty
-    where the source only knows averages. Backtests score with them; no stage decides by them.
-
-    Numbers are float64 arrays (or any sequence of floats). `history` marks what a metrics store remembered: `at` may lie days
-    before the turn that takes it.
+    Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`.
+    Numbers are float64 arrays (or any sequence of floats).
     """
 
     at: datetime
@@ -28,13 +23,17 @@ class MetricsScraped:
     workloads: tuple[str, ...]
     pods: tuple[str, ...]
     containers: tuple[str, ...]
+    # An amount that the source did not see is NaN (null on the wire), never zero: zero would be counted as a sample.
     cores: Sequence[Cores]
     memory: Sequence[Bytes]
-    window: Seconds = Seconds(60.0)
+    window: Seconds = Seconds(60.0)  # The amounts are averages over so long, up to `at`.
+    # How long before `at` each row was measured; empty where all were measured then.
     ages: Sequence[Seconds] = ()
     # A container's usage only counts if it is newer than what was counted last, so history has to come before anything live, into
-    # an empty state.
+    # an empty state. Of history `at` may lie days before the turn that takes it.
     history: bool = False
+    # The highest use within the window; empty where the source only knows averages. Backtests score with them; no stage decides
+    # by them.
     cores_max: Sequence[Cores] = ()
     memory_max: Sequence[Bytes] = ()
 
@@ -47,6 +46,7 @@ class ContainerOOMKilled:
     workload: Workload
     pod: PodName
     container: str
+    # With the pod's uid and the container it identifies the kill, which a source may report again.
     restarts: int
     memory_request: Bytes | None
     memory_limit: Bytes | None
@@ -68,16 +68,14 @@ class SavedHistogram:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSeen:
-    """A VerticalPodAutoscalerCheckpoint object was found: another recommender's usage history of one container name of a VPA.
-
-    Keyed by the workload that the VPA targets. Times are seconds since the epoch; -62135596800 is "never".
-    """
+    """A VerticalPodAutoscalerCheckpoint object was found: another recommender's usage history of one container name of a VPA."""
 
     at: datetime
-    workload: Workload
+    workload: Workload  # What the VPA targets, by which the event is keyed.
     vpa: str
     container: str
     version: str
+    # Seconds since the epoch; -62135596800, which is Go's zero time, is "never".
     first: float
     last: float
     count: int

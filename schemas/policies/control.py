@@ -200,14 +200,14 @@ RuleValue = bool | int | float | str | None
 class StageRulesChanged:
     """From the turn that takes this in, a stage decides by these settings and this version of the program's rules.
 
-    `program` counts the changes of the stage's code that change decisions. `settings` are all settings of the stage by name.
     `version` follows from the other three (`rules_version`); decisions cite it with the place of the record.
     """
 
     at: datetime
     stage: str
+    # Counts the changes of the stage's code that change decisions.
     program: int
-    settings: Mapping[str, RuleValue]
+    settings: Mapping[str, RuleValue]  # All settings of the stage, by name.
     # By content, so that equal rules are recognised, whoever wrote them.
     version: str
     by: Author | None = None
@@ -229,12 +229,13 @@ def rules_version(stage: str, program: int, settings: Mapping[str, RuleValue]) -
 class RevertRequested:
     """The pods of a workload get these requests and limits back, by container, and no recommendation until the revert ends.
 
-    The amounts are what the owner had asked for before the changes after `since`. The same guards hold as for any other change.
+    The same guards hold as for any other change.
     """
 
     at: datetime
     workload: Workload
     since: datetime
+    # What the owner had asked for before the changes after `since`.
     requests: Mapping[str, Amounts]
     limits: Mapping[str, Amounts] = field(default_factory=dict)
     reason: str = ""

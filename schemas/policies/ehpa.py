@@ -26,12 +26,7 @@ def ehpa_key(cluster: str, namespace: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EhpaChanged:
-    """An EHPA was made or changed: all of its spec, its labels and those annotations that people write.
-
-    `unsupported` is a sentence that says why the object cannot be carried out, in which case the event only has the fields that
-    could be read; empty if it can. `queries` are those that the cluster's prometheus-adapter rules give for its metrics, by
-    identifier; annotations take precedence.
-    """
+    """An EHPA was made or changed: all of its spec, its labels and those annotations that people write."""
 
     at: datetime
     cluster: str
@@ -49,10 +44,13 @@ class EhpaChanged:
     prediction: PredictionOptions | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # A sentence that says why the object cannot be carried out; the event then only has the fields that could be read. Empty if
+    # it can.
     unsupported: str = ""
     uid: str = ""
     generation: int = 0
     resource_version: str = ""
+    # Those that the cluster's prometheus-adapter rules give for its metrics, by identifier; annotations take precedence.
     queries: Mapping[str, str] = field(default_factory=dict)
     by: Author | None = None
     """Who changed its spec last; None where the object does not say."""
@@ -133,11 +131,7 @@ class PredictionMetric:
 
 @dataclass(frozen=True, slots=True)
 class TimeSeriesPredictionChanged:
-    """A TimeSeriesPrediction was made or changed: all of its spec.
-
-    `owner_uid` is that of the EHPA it was generated from, empty for one that stands alone. `unsupported` is a sentence that says
-    why the object cannot be carried out; empty if it can.
-    """
+    """A TimeSeriesPrediction was made or changed: all of its spec."""
 
     at: datetime
     cluster: str
@@ -149,7 +143,9 @@ class TimeSeriesPredictionChanged:
     window_seconds: int | None = None
     metrics: tuple[PredictionMetric, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    # Of the EHPA it was generated from, empty for one that stands alone.
     owner_uid: str = ""
+    # A sentence that says why the object cannot be carried out; empty if it can.
     unsupported: str = ""
     uid: str = ""
     generation: int = 0

@@ -23,18 +23,15 @@ class MetricTarget:
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric of autoscaling/v2: Resource, ContainerResource, Pods, Object or External.
-
-    `described` is the object that a metric of type Object is about. The labels and expressions are the metric's selector.
-    """
+    """One metric of autoscaling/v2: Resource, ContainerResource, Pods, Object or External."""
 
     type: str
     name: str = ""
     target: MetricTarget = MetricTarget()
     container: str = ""
-    match_labels: Mapping[str, str] = field(default_factory=dict)
+    match_labels: Mapping[str, str] = field(default_factory=dict)  # With the expressions, the metric's selector.
     expressions: tuple[Requirement, ...] = ()
-    described: TargetRef | None = None
+    described: TargetRef | None = None  # The object that a metric of type Object is about.
 
     @property
     def utilization(self) -> "UtilizationMetric | None":

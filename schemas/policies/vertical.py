@@ -112,15 +112,13 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPolicy:
-    """The settings for one container name; `*` stands for all names that have no entry of their own. None means "not set".
-
-    `controlled_resources` says which of `cpu` and `memory` are recommended; an empty one, that none is.
-    """
+    """The settings for one container name; `*` stands for all names that have no entry of their own. None means "not set"."""
 
     container: str = "*"
     min_allowed: Amounts = Amounts()
     max_allowed: Amounts = Amounts()
     mode: ContainerMode = ContainerMode.AUTO
+    # Which of `cpu` and `memory` are recommended; an empty one, that none is.
     controlled_resources: tuple[str, ...] | None = None
     controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
     oom_ratio: float | None = None
@@ -135,19 +133,16 @@ class ContainerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class VerticalPolicyChanged:
-    """An operator set (or replaced) the vertical policy of the workloads that `target` names.
-
-    `target` is a workload key or a prefix that ends in `*`. The longest match wins; `version` goes into every `because`.
-    `patch_new_pods`: whether new pods get what is recommended; otherwise they start as in their template and are changed in
-    place.
-    """
+    """An operator set (or replaced) the vertical policy of the workloads that `target` names."""
 
     at: datetime
+    # A workload key or a prefix that ends in `*`; of several that match, the longest wins.
     target: str
-    version: str
+    version: str  # Goes into every `because`.
     update_mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     containers: tuple[ContainerPolicy, ...] = ()
     guards: GuardOverrides = NO_OVERRIDES
+    # Whether new pods get what is recommended; otherwise they start as in their template and are changed in place.
     patch_new_pods: bool = True
     by: Author | None = None
     through: str = ""

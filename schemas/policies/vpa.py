@@ -71,11 +71,7 @@ class EvictionRequirement:
 
 @dataclass(frozen=True, slots=True)
 class VpaChanged:
-    """A VerticalPodAutoscaler object was created or changed: all of its spec, and its target as the source resolved it.
-
-    `selector` is the target's, resolved by the source; None when it could not be, and then `unsupported` says why. `unsupported`
-    is also set when the target is not the topmost controller of its pods; empty means that the object can be served.
-    """
+    """A VerticalPodAutoscaler object was created or changed: all of its spec, and its target as the source resolved it."""
 
     at: datetime
     cluster: str
@@ -83,7 +79,9 @@ class VpaChanged:
     name: str
     created: datetime
     target_ref: TargetRef | None = None
+    # The target's, resolved by the source; None when it could not be, and then `unsupported` says why.
     selector: tuple[Requirement, ...] | None = None
+    # Also set when the target is not the topmost controller of its pods; empty means that the object can be served.
     unsupported: str = ""
     uid: str = ""
     generation: int = 0

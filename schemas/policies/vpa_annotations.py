@@ -45,6 +45,7 @@ def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
 
 def policy_of(annotations: Mapping[str, str], container: str) -> str | None:
     """What decides the requests of one container, by annotations; None if they do not say."""
+    # The container's own word counts before the one for all.
     own, every = (annotations.get(f"{_PREFIX}{name}.{_POLICY}") for name in (container, "*"))
     return own or every
 
