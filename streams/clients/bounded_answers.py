@@ -25,6 +25,7 @@ def read_body(response: urllib3.BaseHTTPResponse, *, most: Bytes, within: Second
     try:
         body = b"".join(_chunks(response, most, within))
     except BaseException:
+        # Not back to the pool: the next answer on this connection would begin with the rest of this one.
         response.close()
         raise
     response.release_conn()
@@ -33,6 +34,7 @@ def read_body(response: urllib3.BaseHTTPResponse, *, most: Bytes, within: Second
 
 def _chunks(response: urllib3.BaseHTTPResponse, most: Bytes, within: Seconds) -> Iterator[bytes]:
     until, size = monotonic() + within, 0
+    # `read` would wait for a whole chunk, and a server that sends a byte now and then would never meet the check of the time.
     while chunk := response.read1(_CHUNK, decode_content=True):
         size += len(chunk)
         if size > most:

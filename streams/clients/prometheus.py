@@ -128,6 +128,7 @@ class Prometheus:
             raise BadInput(_NO_ADDRESS.format(without_password(url)))
         self._url, self._limits = url.rstrip("/"), limits or AnswerLimits()
         self._credentials, self._ca = credentials or Credentials(), ca
+        # Without retries urllib3 follows no redirect either, so credentials go to no other server.
         self._pool = urllib3.PoolManager(
             retries=False, cert_reqs="CERT_NONE" if insecure else "CERT_REQUIRED", ca_certs=None if ca is None else str(ca)
         )
@@ -151,6 +152,7 @@ class Prometheus:
         self._pool.clear()
 
     def _post(self, endpoint: str, query: str, parameters: Mapping[str, str]) -> list[Series]:
+        # In the body of a POST, because queries grow longer than servers take in a URL.
         fields = {"query": query, "timeout": duration(self._limits.timeout), **parameters}
         headers = {"Content-Type": _FORM, "Accept-Encoding": "gzip", **self._headers(query)}
         url = f"{self._url}/api/v1/{endpoint}"

@@ -25,12 +25,12 @@ T = TypeVar("T")
 TIMEOUT = Seconds(10.0)
 MOST_PAGES = 200
 """Pages of one answer that are read: 20,000 groups or instances."""
-TRIES = 3
-_AT_ONCE = 100
+TRIES = 3  # with the first one
+_AT_ONCE = 100  # the most that AWS gives in one page of groups or of instance types
 _NAMES_AT_ONCE = 50  # AWS takes no more names in one call
 _CONNECT = 5.0
-_ACTIVITIES = 100
-_MESSAGES = 10
+_ACTIVITIES = 100  # AWS's own maximum
+_MESSAGES = 10  # the most that SQS gives in one call
 
 
 _REFRESHING = frozenset(("Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"))
@@ -226,6 +226,7 @@ class AwsClient:
             "GetInstanceTypesFromInstanceRequirements",
             "finding instance types for image",
             image,
+            # AWS requires both of these, and only the image says what they are.
             ArchitectureTypes=[kinds[0][0]],
             VirtualizationTypes=[kinds[0][1]],
             InstanceRequirements=dict(requirements.asked),
@@ -253,6 +254,7 @@ class AwsClient:
         """Remove messages that one call of `messages` read from a queue."""
         entries = [{"Id": str(place), "ReceiptHandle": message.receipt} for place, message in enumerate(messages)]
         request = _request("sqs", "DeleteMessageBatch", "removing messages from queue", queue, QueueUrl=queue, Entries=entries)
+        # SQS answers 200 even where it refused some of the entries.
         kept = self._call(request).get("Failed") or ()
         if kept:
             answer = f"{len(kept)} of {len(entries)} stay: {kept[0].get('Code')}: {kept[0].get('Message')}"[:600]
@@ -265,6 +267,7 @@ class AwsClient:
         if to <= group.desired:
             msg = f"group '{group.name}' wants {group.desired} nodes, and {to} are no more"
             raise ValueError(msg)
+        # With the cooldown honoured AWS would refuse whatever follows soon upon another activity.
         arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
         self._call(_request("autoscaling", "SetDesiredCapacity", "raising group", group.name, **arguments))
 
@@ -293,6 +296,7 @@ class AwsClient:
 
     def _by_group(self, request: _AwsRequest, field: str, name: str) -> dict[str, list[str]]:
         names: dict[str, list[str]] = {}
+        # Scheduled actions have no such field; a scaling policy may be switched off.
         switched_on = (item for page in self._pages(request) for item in page.get(field) or () if item.get("Enabled", True))
         for group, named in _decoded(request, switched_on, lambda item: (str(item["AutoScalingGroupName"]), str(item[name]))):
             names.setdefault(group, []).append(named)
@@ -324,6 +328,7 @@ class AwsClient:
         except EdgeError:  # the simulated cloud raises our own errors
             raise
         except Exception as error:
+            # It needs the SDK, which the simulated cloud does without.
             from streams.clients.aws import aws_refusals
 
             if not isinstance(error, aws_refusals.OF_SDK):  # a fault of ours or of the SDK is no answer of AWS
@@ -349,6 +354,7 @@ def connect(options: AwsOptions) -> AwsClient:
         user_agent_extra="ullage",
     )
     try:
+        # Pods on EKS and most other SDKs have AWS_REGION; this SDK reads AWS_DEFAULT_REGION only.
         session = boto3.session.Session(region_name=options.region or os.environ.get("AWS_REGION"))
         services = ("autoscaling", "ec2", "sqs", "eks")
         clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in services]

@@ -81,6 +81,7 @@ def error_for_sdk(error: Exception, *, doing: str, to: str, action: str) -> Edge
     if isinstance(error, sdk.ClientError):
         return _refusal(error, doing=doing, to=to, action=action)
     if isinstance(error, _NO_CREDENTIALS):
+        # Not final: a role or a file of tokens may be given to the process while it runs.
         return _again(doing, to, SAYS_NO_CREDENTIALS, OutcomeDetail.FORBIDDEN)
     if isinstance(error, sdk.HTTPClientError | sdk.ConnectionError | sdk.ReadTimeoutError | OSError):
         answer = f"AWS gave no answer: {type(error).__name__}: {error}"[:_SHOWN]

@@ -31,6 +31,7 @@ class InstanceState:
     @property
     def gone(self) -> bool:
         """Whether it will never run again."""
+        # One that is "stopping" or "stopped" can be started again.
         return self.state in ("shutting-down", "terminated")
 
 
@@ -48,6 +49,7 @@ class InstanceSize:
 def read_reservation(answer: Mapping[str, Any]) -> list[InstanceState]:
     """The instances of a reservation of DescribeInstances. Raises LookupError and TypeError for what is none."""
     return [
+        # EC2 leaves the lifecycle out for instances on demand.
         InstanceState(item["InstanceId"], item["State"]["Name"], item.get("InstanceLifecycle") == "spot", item.get("LaunchTime"))
         for item in answer.get("Instances") or ()
     ]
@@ -62,6 +64,7 @@ def read_size(answer: Mapping[str, Any]) -> InstanceSize:
         int(answer["VCpuInfo"]["DefaultVCpus"]),
         int(answer["MemoryInfo"]["SizeInMiB"]),
         sum(int(gpu.get("Count") or 0) for gpu in gpus),
+        # EC2 says x86_64, and i386 beside it for old types.
         "arm64" if "arm64" in processors else "amd64",
     )
 
@@ -79,6 +82,7 @@ def read_table() -> dict[str, InstanceSize]:
 
 _HEAD = ["type", "on_demand", "spot"]
 _MOST = 100_000.0
+# A list of all types that there are takes a twentieth of it.
 _MOST_FILE = 1 << 20
 _SHOWN = 200
 
@@ -120,6 +124,7 @@ def _price(path: Path, number: int, text: str) -> float:
     try:
         price = float(text)
     except ValueError:
+        # No comparison lets this through, so one message serves for text and for numbers that are no price.
         price = math.nan
     if not 0 <= price <= _MOST:
         raise BadInput(f"the prices '{path}' make no sense in line {number}: '{text[:_SHOWN]}' is no price")

@@ -52,6 +52,7 @@ class GroupInstance:
     @property
     def leaving(self) -> bool:
         """Whether it is on its way out of its group, or out already; one that goes back to a warm pool is out, too."""
+        # AWS's words go on with a colon: Terminating:Wait, Terminating:Proceed.
         return self.lifecycle.startswith(("Terminat", "Detach")) or self.warm
 
     @property
@@ -113,6 +114,7 @@ class AutoScalingGroup:
     @property
     def settled(self) -> bool:
         """Whether AWS has no more to do: as many instances as wanted, all in service."""
+        # One on its way out counts, because AWS is not done until it is gone.
         counted = [instance for instance in self.instances if not instance.standby and not instance.warm]
         working = sum(instance.lifecycle == "InService" for instance in counted)
         return working == self.desired == len(counted)
@@ -177,6 +179,7 @@ def read_instance(answer: Mapping[str, Any]) -> GroupInstance:
         id=answer["InstanceId"],
         zone=answer.get("AvailabilityZone") or "",
         lifecycle=answer.get("LifecycleState") or "",
+        # DescribeAutoScalingInstances says HEALTHY where DescribeAutoScalingGroups says Healthy.
         health=(answer.get("HealthStatus") or "").capitalize(),
         type=answer.get("InstanceType") or "",
         template=launch_templates.read_reference(answer.get("LaunchTemplate")),
@@ -206,6 +209,7 @@ def _failure(message: str) -> tuple[str, str]:
 
 def _zone(details: str) -> str:
     try:
+        # AWS promises text here; that it is JSON is only what AWS does.
         return typed_json.decode(details, _Details).zone
     except ValueError:
         return ""

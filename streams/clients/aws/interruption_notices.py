@@ -71,6 +71,7 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     """
     try:
         event = typed_json.decode(message.body, _Message)
+    # The decoder raises it for a deep nest of brackets, which anybody may send who may write to the queue.
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     kind, detail = _KINDS.get(event.kind), event.detail

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# What AWS takes for a reference that names no version.
 DEFAULT_VERSION = "$Default"
 
 
@@ -86,6 +87,7 @@ def read_mixed(answer: Mapping[str, Any]) -> MixedInstances:
         template=read_reference(launch.get("LaunchTemplateSpecification")),
         types=tuple(override["InstanceType"] for override in overrides if override.get("InstanceType")),
         requirements=None if demanded is None else read_requirements(demanded),
+        # AWS's own default is 100: nothing is spot unless somebody says so.
         spot=int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) < 100,  # noqa: PLR2004  # all of them
         weights=weights,
         own_templates=tuple(dict.fromkeys(override for override in own if override is not None)),
@@ -110,6 +112,7 @@ def read_version(answer: Mapping[str, Any]) -> TemplateVersion:
     demanded = data.get("InstanceRequirements")
     return TemplateVersion(
         id=answer["LaunchTemplateId"],
+        # A number here, and text in each reference to it.
         number=str(answer["VersionNumber"]),
         instance_type=data.get("InstanceType") or "",
         image=data.get("ImageId") or "",

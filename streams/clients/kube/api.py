@@ -29,6 +29,7 @@ MOST_BYTES = Bytes(64 << 20)
 """The largest response that is read. A list that is asked for in pages has smaller pages then."""
 MOST_IN_ONE_LIST = Bytes(512 << 20)
 """The largest list that the server gives as a whole: over a million containers' usage."""
+# etcd takes objects of up to 1.5 MiB unless somebody sets it otherwise.
 LONGEST_LINE = Bytes(16 << 20)
 """The largest line of a stream; no object that the API takes comes near it."""
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -139,6 +140,7 @@ class Api:
             )
             response: urllib3.BaseHTTPResponse = self._api.call_api(*call, _request_timeout=timeout).response
         except (ConfigException, ValueError) as error:
+            # Some of urllib3's errors are ValueErrors, too, and have nothing to do with credentials.
             if isinstance(error, _NO_ANSWER):
                 raise
             # Its text is not quoted, because it may hold a secret.
@@ -164,6 +166,7 @@ def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | Give
     try:
         status = typed_json.decode(response.body, pod_objects.ApiStatus)
     except ValueError:
+        # A proxy before the server answers in its own form.
         status = pod_objects.ApiStatus(message=response.body[:200].decode(errors="replace"))
     after = asked_pause(response.retry_after, response.date)
     if after is None and status.details is not None and status.details.retry_after_seconds > 0:

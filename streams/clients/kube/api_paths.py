@@ -12,6 +12,7 @@ from streams.errors import GiveUp
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+# Kubernetes' loosest rule (IsValidPathSegmentName): names of roles may have colons and capitals.
 _NAME = re.compile(r"[^/%\x00-\x1f\x7f]{1,253}")
 _SHOWN = 80
 
@@ -40,6 +41,7 @@ def scoped(start: str, namespace: str, plural: str, name: str = "", subresource:
     path = f"{start}/namespaces/{namespace}/{plural}"
     if not name:
         return path
+    # Quoting leaves dots as they are, and whatever resolves them on the way makes another path of it.
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise _refused(name, "name of an object")
     return f"{path}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")

@@ -81,6 +81,7 @@ class AppliedObjects:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         request = ApiRequest(path, f"deleting {self.kind}", f"{namespace}/{name}", "DELETE", body)
         response = self._api.send(request)
+        # A conflict is about the uid: another object has the name now, so ours is gone.
         if response.code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             return False
         accepted_body(response, request)

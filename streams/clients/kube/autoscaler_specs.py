@@ -1,7 +1,4 @@
-"""The specs of objects that scale workloads or predict their load, as the API server sends them.
-
-One bad field must not hide the object's name.
-"""
+"""The specs of objects that scale workloads or predict their load, as the API server sends them."""
 
 from datetime import datetime
 
@@ -16,6 +13,7 @@ class AutoscalerObject(msgspec.Struct, frozen=True, gc=False):
     """An EHPA with its spec undecoded."""
 
     metadata: AuthoredMeta
+    # People write it, and one bad field must not hide the object's name.
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -66,6 +64,7 @@ class MetricEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     @property
     def block(self) -> MetricBlock:
         """The block that is there."""
+        # By what is there and not by `type`: in a custom resource no server checks that the two agree.
         blocks = (self.resource, self.container_resource, self.pods, self.object, self.external)
         return next((block for block in blocks if block is not None), MetricBlock())
 
@@ -108,6 +107,7 @@ class CronEntrySpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class FourierSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An estimator that keeps the strongest frequencies."""
 
+    # Crane's type has fractions as text (prediction/v1alpha1), because custom resources avoid floating point.
     margin_fraction: str = ""
     low_amplitude_threshold: str = ""
     high_frequency_threshold: str = ""
@@ -248,12 +248,14 @@ class PredictionObject(msgspec.Struct, frozen=True, gc=False):
     """A TimeSeriesPrediction with its spec undecoded."""
 
     metadata: AuthoredMeta
+    # Undecoded for the same reason as an EHPA's.
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class PredictedReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The target of a prediction, maybe in another namespace."""
 
+    # Upstream has Kubernetes' general ObjectReference here, which unlike an autoscaler's target has a namespace.
     kind: str = ""
     name: str = ""
     namespace: str = ""

@@ -1,7 +1,4 @@
-"""The status of CapacityBuffers (`autoscaling.x-k8s.io/v1beta1`): read an object, and write its status.
-
-A write names the version of the object that was read, so nobody's change is overwritten: the server refuses it then.
-"""
+"""The status of CapacityBuffers (`autoscaling.x-k8s.io/v1beta1`): read an object, and write its status."""
 
 import msgspec
 
@@ -42,6 +39,7 @@ class CapacityBufferClient:
     def write(self, read: BufferObject, status: Json) -> None:
         """Merge this into the status of the buffer that was read."""
         about = read.metadata
+        # With the version that was read, so that the server refuses to overwrite somebody else's change.
         body = {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": status}
         path, name = f"{_path(about.namespace, about.name)}/status", f"{about.namespace}/{about.name}"
         request = ApiRequest(path, "writing the status of CapacityBuffer", name, "PATCH", body, MERGE_PATCH)

@@ -53,6 +53,7 @@ class KubernetesClient:
     def usage(self) -> Sequence[PodUsage]:
         """What running pods used lately, by namespace and name."""
         request = ApiRequest(f"{_METRICS}/pods", "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
+        # In one list, because metrics.k8s.io has no pages.
         listed = self._api.read(request, pod_objects.PodMetricsList)
         try:
             usages = [pod_objects.read_usage(usage) for usage in listed.items]
@@ -102,7 +103,9 @@ class KubernetesClient:
 
 def connect(cluster: str, url: str, *, timeout: Seconds = TIMEOUT) -> KubernetesClient:
     """A client for a server that asks for no credentials, such as the simulated cluster on loopback."""
+    # By itself urllib3 would repeat a call whose answer was lost, and so carry it out twice.
     settings = official.Configuration(host=url, retries=False)
+    # The official client takes a proxy from the environment, which does not lead to loopback.
     settings.proxy = None
     return KubernetesClient(cluster, official.ApiClient(settings), timeout=timeout)
 

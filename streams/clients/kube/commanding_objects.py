@@ -16,9 +16,10 @@ ROOT = "/apis/ullage.internal/v1alpha1"
 
 
 class CommandingObject(msgspec.Struct, frozen=True, gc=False):
-    """An object with spec and status undecoded: people write them, and one bad field must not hide the object's name."""
+    """An object with spec and status undecoded."""
 
     metadata: AuthoredMeta
+    # People write them, and one bad field must not hide the object's name.
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -58,17 +59,16 @@ def status(command: CommandingObject, at: datetime, *, in_force: bool, message: 
         "reason": "InForce" if in_force else "Refused",
         "message": message,
         "observedGeneration": command.metadata.generation,
+        # The form of Kubernetes' own times (metav1.Time).
         "lastTransitionTime": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
     }
     return {"observedGeneration": command.metadata.generation, "conditions": [condition]}
 
 
 def merge_status(api: Api, path: str, kind: str, command: CommandingObject, status: Json) -> None:
-    """Merge this into the status of the object at `path`, unless another has its name now.
-
-    Raises Unreachable, TryAgain and GiveUp.
-    """
+    """Merge this into the status of the object at `path`. Raises Unreachable, TryAgain and GiveUp."""
     name = command.metadata.name
+    # The server refuses a patch with the uid of another object, so that a successor of the same name gets no foreign status.
     body = {"metadata": {"uid": command.metadata.uid}, "status": status}
     request = ApiRequest(f"{path}/status", f"writing the status of {kind}", name, "PATCH", body, MERGE_PATCH)
     accepted_body(api.send(request), request)

@@ -106,6 +106,7 @@ def _selector(controller: KubeObject) -> tuple[Requirement, ...]:
         case ReplicationControllerObject() if controller.spec.selector is not None:
             return label_selectors.of_labels(controller.spec.selector)
         case CronJobObject():
+            # A CronJob has no selector; upstream goes by its pods' labels, too (target/fetcher.go).
             return label_selectors.of_labels(controller.spec.job_template.spec.template.metadata.labels or {})
         case _:
             raise ValueError("it has no selector")
@@ -207,6 +208,7 @@ class ScaleClient:
             raise GiveUp(doing="looking up", to="a controller", answer="its reference has no apiVersion")
         if not group:
             return [api_version]
+        # A reference may name a version that the server has long dropped.
         listed = self._api.find(ApiRequest(api_paths.group_root(group), "looking up group", group), _Group) or _Group()
         others = [other.group_version for other in listed.versions if other.group_version != api_version]
         return [api_version, *others[:MOST_VERSIONS]]

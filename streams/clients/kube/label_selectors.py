@@ -30,6 +30,7 @@ def of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
     """From the object form. Raises ValueError for an unknown operator."""
+    # In one order, so that the same selector, written in another one, is no change.
     expressions = sorted(selector.match_expressions or (), key=lambda expression: (expression.key, expression.operator))
     return of_labels(selector.match_labels or {}) + tuple(map(_expression, expressions))
 

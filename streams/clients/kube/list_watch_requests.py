@@ -22,7 +22,9 @@ from streams.errors import GiveUp, Outdated
 
 T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 T = TypeVar("T", bound=KubeObject)
+# The least that client-go asks for (reflector.go, minWatchTimeout).
 STREAM_TIMEOUT = Seconds(300.0)
+# A server sends a bookmark about once a minute.
 IDLE_TIMEOUT = Seconds(100.0)
 PAGE = 500
 """Objects in one page of a list."""

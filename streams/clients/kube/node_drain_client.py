@@ -162,11 +162,13 @@ def _read_node(node: _Node) -> DrainableNode:
 
 def _read_pod(pod: _Pod) -> NodePod:
     meta, own = pod.metadata, pod.spec.termination_grace_period_seconds
+    # A DaemonSet would make its pod again on the same node, drained or not.
     daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references)
     return NodePod(
         PodName(meta.namespace, meta.name, meta.uid),
         leaving=meta.deletion_timestamp is not None,
         finished=pod.status.phase in _FINISHED,
         stays=daemon or MIRROR_POD in (meta.annotations or {}),
+        # Kubernetes' default where a pod names none.
         grace=Seconds(30.0 if own is None else own),
     )

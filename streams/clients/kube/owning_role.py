@@ -52,6 +52,7 @@ class OwnedObjects:
 
     def replace(self, name: str, body: Mapping[str, object]) -> Json:
         """Put it back as `body` says, which carries the resourceVersion that was read."""
+        # What was read carries its owner already.
         return self._objects.replace(name, body)
 
     def delete(self, name: str) -> bool:

@@ -23,7 +23,7 @@ from streams.clients.kube import quantities
 
 _RESTARTS = "RestartContainer"
 _ALWAYS = "Always"
-HASH_LABEL = "pod-template-hash"
+HASH_LABEL = "pod-template-hash"  # the Deployment controller puts it on ReplicaSets and on their pods
 _LONGEST_MESSAGE = 500
 _LONGEST_REASON = 64
 """Characters of what a kubelet says that are kept."""
@@ -317,6 +317,7 @@ def _last_run(status: ContainerStatus) -> ContainerRun | None:
 
 
 def _init_container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
+    # No other init container has a policy of its own; this one makes it run beside the others (KEP-753).
     return replace(_container(container, status), sidecar=container.restart_policy == _ALWAYS)
 
 

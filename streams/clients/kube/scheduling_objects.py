@@ -119,6 +119,8 @@ class ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class EphemeralVolume(msgspec.Struct, frozen=True, gc=False):
     """A volume whose claim is made for the pod."""
 
+    # Without fields: its claim is found by its name, `<pod>-<volume>`.
+
 
 class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume, as far as it may live on the node, or be attached to it."""

@@ -10,6 +10,7 @@ from streams.clients.kube.json_objects import Json
 PLURAL = "verticalpolicies"
 PATH = f"{ROOT}/{PLURAL}"
 KIND = "VerticalPolicy"
+# The type of the CRD takes numbers and text, as Kubernetes' own quantities do.
 Quantity = str | int | float
 
 

@@ -1,7 +1,4 @@
-"""A VerticalPodAutoscaler's spec as the API server sends it, even if it violates its own schema.
-
-Enumerations and quantities stay text here, so that the code which interprets them can quote an invalid value.
-"""
+"""A VerticalPodAutoscaler's spec as the API server sends it, even if it violates its own schema."""
 
 from typing import TypeVar
 
@@ -31,8 +28,10 @@ class EvictionRequirementSpec(msgspec.Struct, frozen=True, rename="camel"):
 class UpdatePolicySpec(msgspec.Struct, frozen=True, rename="camel"):
     """The `updatePolicy`."""
 
+    # Enumerations and quantities stay text, so that the code which interprets them can quote an invalid value.
     update_mode: str = ""
     min_replicas: int | None = None
+    # Renaming to camel case would make `evictAfterOomSeconds` of it.
     evict_after_oom_seconds: int | None = msgspec.field(default=None, name="evictAfterOOMSeconds")
     eviction_requirements: list[EvictionRequirementSpec] | None = None
 

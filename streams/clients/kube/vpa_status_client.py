@@ -179,6 +179,7 @@ def same(left: VpaStatus, right: VpaStatus) -> bool:
 
 def _meaning(status: VpaStatus) -> tuple[object, ...]:
     containers = status.recommendation.container_recommendations if status.recommendation else None
+    # The server gives text back as it was written, and two recommenders may spell one amount in two ways.
     texts = None if containers is None else [(c.container_name, *map(_amounts, _bounds(c))) for c in containers]
     return sorted(status.conditions, key=lambda c: c.type), texts, status.observed_generation
 

@@ -1,7 +1,6 @@
 """The few fields of watched objects other than pods: nodes, limit ranges, events, controllers, scales, VPAs and checkpoints.
 
-These are structs to decode raw responses into, without any logic. A VPA's spec stays raw, because people write it: one bad field
-must not hide the object's name.
+These are structs to decode raw responses into, without any logic.
 """
 
 from typing import Protocol
@@ -97,6 +96,7 @@ class ResourceQuotaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class ResourceQuotaStatus(msgspec.Struct, frozen=True, gc=False):
     """The amounts that the API server judges by."""
 
+    # Admission goes by these and not by `spec.hard`, which the quota controller copies here a little later.
     hard: dict[str, str] | None = None
     used: dict[str, str] | None = None
 
@@ -214,8 +214,9 @@ class ControllerObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class TemplatedSpec(ControllerSpec, frozen=True, gc=False, kw_only=True):
-    """The spec of a controller of pods. Its template stays raw: few are ever looked at."""
+    """The spec of a controller of pods, with its template undecoded."""
 
+    # Few templates are ever looked at, and decoding them all costs most of a list.
     template: msgspec.Raw = msgspec.Raw()
 
 
@@ -314,6 +315,7 @@ class VpaObject(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler with its spec undecoded."""
 
     metadata: AuthoredMeta
+    # People write it, and one bad field must not hide the object's name.
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 

@@ -166,11 +166,13 @@ class AsgSource:
 
         The first call needs the log, to know what was published before: it raises LogUnavailable without it.
         """
+        # Not in __init__: the log may be away when the process starts.
         if self._published is None:
             self._published = read_published(self._context)
         try:
             groups = self._groups()
         except EdgeError:
+            # Consumers must not take the last facts for the present while AWS gives none.
             self._publish([], at, sees=False)
             raise
         self._look_at_rivals(groups, at)
@@ -212,6 +214,7 @@ class AsgSource:
     def _publish_groups(self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime) -> set[str]:
         """Publish what changed of groups and instances; the names of the groups that changed."""
         self._learn_states(groups, at)
+        # Otherwise a group that is no longer ours would be lacked for ever.
         self._lacks = {about: what for about, what in self._lacks.items() if not about.startswith(_FACTS_OF)}
         seen = [self._group_fact(group, at) for group in groups]
         changed = {fact.group for fact in seen if self._fits(fact) and published.group_is_news(fact)}
@@ -260,6 +263,7 @@ class AsgSource:
             self._states_after = None
             self._lack("instances")
         except EdgeError as error:
+            # A missing right comes seldom back by itself, and each look would ask for it.
             self._states_after = at + (timedelta(seconds=error.after) if isinstance(error, TryAgain) else _NO_RIGHT)
             self._lack("instances", str(error))
 
@@ -338,13 +342,14 @@ class AsgSource:
         self._outbox.publish(facts=[*records, *more], scrapes=())
         flushed = self._outbox.flush()
         if flushed and self._outbox.report_losses():
-            # Facts were dropped, so the log does not hold what is believed to be published: read it again, as at a start.
+            # Facts were dropped, so the log does not hold what is believed to be published: it is read again, as at a start.
             self._published = None
             return False
         return flushed
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
         """Report that this source is running, when that is due or when what it sees or lacks has changed."""
+        # By what is lacked and not by the sentences, which may quote other numbers at each look.
         now = (sees, *sorted(self._lacks)) if sees else (False,)
         if self._reported is not None and self._reported[1] == now and at - self._reported[0] < self.period:
             return []

@@ -73,6 +73,7 @@ def instance_seen(
         cluster,
         group,
         instance.id,
+        # The provider id that AWS's cloud controller gives to the instance's node.
         f"aws:///{instance.zone}/{instance.id}",
         zone=instance.zone,
         lifecycle=instance.lifecycle,
@@ -104,6 +105,7 @@ def _types(group: AutoScalingGroup, launch: LaunchDetails) -> tuple[str, ...]:
     """The types that a group may start, by preference, as far as they are known."""
     if group.mixed is not None and group.mixed.types:
         return group.mixed.types
+    # As AWS decides: a launch configuration excludes a template, and demands count only where no type is named.
     first = launch.configured or (launch.template.instance_type if launch.template is not None else "") or launch.fitting
     return (first,) if first else ()
 
@@ -159,6 +161,7 @@ class PublishedGroups:
 
 def _is_news(published: dict[str, _Fact], name: str, fact: _Fact) -> bool:
     before = published.get(name)
+    # Also what stands unchanged for long, because readers begin only so far back.
     news = before is None or replace(before, at=fact.at) != fact or fact.at - before.at >= REPUBLISH_AFTER
     if news:
         published[name] = fact

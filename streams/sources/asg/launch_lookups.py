@@ -25,6 +25,7 @@ MANAGED = timedelta(minutes=6)
 """For how long EKS's answer about a managed group is kept, a refusal, too; upstream's."""
 SIZES = timedelta(hours=6)
 """For how long the list of instance types is kept."""
+# Launch configurations and numbered versions cannot be changed once they are made.
 _FOR_EVER = timedelta(days=3650)
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +86,7 @@ class LaunchLookups:
                 self._sizes = _Kept(at + SIZES, read_table() | self._client.instance_sizes())
             except GiveUp as error:
                 _log.warning("instance types come from our own table", error=str(error))
+                # A missing right: it would be missing at each look.
                 self._sizes = _Kept(at + SIZES, read_table())
             except EdgeError as error:
                 _log.warning("instance types come from our own table for a minute", error=str(error))

@@ -152,6 +152,7 @@ class KubeSource:
         self._vpas.restore(published.vpas)
         for publisher in self._publishers:
             publisher.restore(published, self._now())
+        # Watches that are in sync already do not say so again.
         for kind in _KINDS:
             self._mark_synced(kind)
         for kind in _OTHER_KINDS:
@@ -182,10 +183,12 @@ class KubeSource:
     def publish_due(self) -> bool:
         """Publish what is due by time, then append everything. False when the log is away and the facts wait."""
         at = self._now()
+        # Before that an owner that is not known may just not be listed yet.
         if self._sync_status.all_heard_of(CONTROLLERS):
             self._publish_pods(self._pod_owners.retry_waiting(at))
         if self._sync_status.synced("pods") and not self._pod_owners.waiting:
             self._first_pods_published = True
+        # A checkpoint belongs to the workload that its VPA targets.
         if not self._vpa_targets.waiting:
             self._vpas.request_checkpoints()
         if at - self._upkeep >= UPKEEP_PERIOD:

@@ -42,6 +42,7 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (*(row.resource for row in UPDATE_RESOURCES), FAILED_CREATIONS)
+    # Without repeats: several capabilities need the same resource, and two watches of it would be two copies.
     scoped = tuple(
         dict.fromkeys((*IN_NAMESPACES, *scaling, *((POLICIES,) if policies else ()), *((HPAS,) if replicas else ()), *updating))
     )

@@ -106,6 +106,7 @@ class WatchThreads:
         while not stop.is_set():
             self.source.handle(self._inbox.get(PERIOD))
             if not held():
+                # Its idea of what is published grows stale while another publishes, so a fresh start is the safe way on.
                 raise LeaseLost("another instance holds the Lease of the kube source now, so this one ends")
             if not self.source.publish_due():
                 stop.wait(LOG_RETRY)

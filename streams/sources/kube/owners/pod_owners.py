@@ -55,6 +55,7 @@ class PodOwners:
         uid, before = pod.pod.uid, self._pods.get(pod.pod.uid)
         if before is None or before.owner != owner:
             own = Workload(pod.workload.cluster, pod.pod.namespace, "Pod", pod.pod.name)
+            # Only at the first look: a pod that has changed hands since is not what the log says.
             published = self._published.pods.get(uid) if before is None else None
             self._pods[uid] = PodOwnership(owner, own, pod.workload, at, None if published is None else published[0])
         return self._resolve(uid, at)
@@ -79,6 +80,7 @@ class PodOwners:
 
     def _resolve(self, uid: str, at: datetime) -> Workload | None:
         pod = self._pods[uid]
+        # A static pod is owned by its node, which is no workload.
         if pod.owner is None or pod.owner.kind == "Node":
             pod.workload = pod.own
             self._dependents.set(uid, ())

@@ -137,12 +137,14 @@ class OwnerGraph:
     def prune(self) -> None:
         """Forget scales that were not read for long."""
         now = self._now()
+        # Otherwise the scale of each controller that ever was would stay in memory.
         for key in [key for key, scale in self._scales.items() if now - scale.read >= FORGET_AFTER]:
             del self._scales[key]
 
     def _by_scale(self, key: ControllerKey) -> Controller | MissingController:
         now = self._now()
         scale = self._scales.get(key)
+        # The answer comes later by `record_scale`, so that no pod waits here for a request.
         if scale is None:
             scale = self._scales[key] = _Scale(now, now)
             self._look_up(key)

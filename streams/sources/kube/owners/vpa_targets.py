@@ -81,6 +81,7 @@ class VpaTargets:
 
 def check_target(vpa: VpaChanged, graph: OwnerGraph) -> TargetCheck:
     """Resolve a VPA's target. A VPA whose own spec makes no sense stays as it is."""
+    # Its own fault comes first: whoever mends it sees the target's next.
     if vpa.unsupported:
         return TargetCheck(vpa)
     ref = vpa.target_ref

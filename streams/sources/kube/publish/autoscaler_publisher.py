@@ -83,6 +83,7 @@ class AutoscalerPublisher:
         match item:
             case AutoscalerObject():
                 policy = ehpa_policies.changed(item, self._cluster, self._now())
+                # Before the bounds are checked, because the queries count towards the size.
                 policy = replace(policy, queries=dict(self._queries(policy)))
                 policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
                 self._ehpas.upsert(policy.key, policy)
@@ -138,6 +139,7 @@ class AutoscalerPublisher:
         """Publish HPAs again that have not changed for so long, and EHPAs whose queries have changed with the rules."""
         self._hpas.republish(at, older)
         for policy in self._ehpas.current():
+            # The rules may change without any change of an object.
             queries = dict(self._queries(policy))
             if queries != policy.queries:
                 self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
@@ -145,6 +147,7 @@ class AutoscalerPublisher:
     def _hpa_seen(self, name: str, hpa: HpaObject) -> None:
         """An HPA that scales another workload now is gone for the former one. Raises ValueError, or NamesNothingError."""
         fact, before = hpa_seen(hpa, self._cluster, self._now()), self._scaled.pop(name, None)
+        # Readers keep an HPA with its workload, so the former one would keep it, too.
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
         if fact is None:
@@ -155,6 +158,7 @@ class AutoscalerPublisher:
     def _controller_seen(self, kind: str, controller: ControllerObject) -> None:
         """A controller exists, with this scale."""
         target = f"{self._cluster}/{controller.metadata.namespace}/{kind}/{controller.metadata.name}"
+        # Kubernetes' own default.
         replicas = 1 if controller.spec.replicas is None else controller.spec.replicas
         self._scales[target] = ControllerScale(replicas, controller.status.replicas, _text(controller.spec.selector))
         self._publish_scale(target)
@@ -191,6 +195,7 @@ def hpa_seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
     ref = spec.scale_target_ref
     if not ref.kind or not ref.name or "/" in ref.kind + ref.name:
         return None
+    # An EHPA owns the HPA that is generated from it.
     owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
     return HpaSeen(
         at=at,

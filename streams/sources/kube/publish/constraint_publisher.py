@@ -89,8 +89,10 @@ def pods_of_job(controller: ControllerObject) -> int:
     )
     if ended or controller.spec.suspend:
         return 0
+    # Kubernetes' own default.
     parallel = 1 if controller.spec.parallelism is None else controller.spec.parallelism
     if controller.spec.completions is None:
+        # Without completions a Job is done with the first pod that succeeds, and makes no others.
         return 0 if controller.status.succeeded else parallel
     return max(0, min(parallel, controller.spec.completions - controller.status.succeeded))
 
@@ -166,6 +168,7 @@ class PacedFacts(Generic[F]):
             self._facts.upsert(name, fact)
         elif before is None or self._settled(before) != self._settled(fact):
             self._publish(name, fact, at)
+        # Also what looks as it was published, because it replaces another change that waits.
         elif name in self._waiting or not alike(before, fact):
             self._waiting[name] = fact
 
@@ -290,6 +293,7 @@ class UpdateConstraintPublisher:
         fact = scheduling_facts.controller(item, kind, self._cluster, at)
         if fact is not None and kind == "Job" and isinstance(item, ControllerObject):
             wanted = pods_of_job(item)
+            # A Job has parallelism where other controllers have replicas.
             fact = replace(fact, replicas=wanted, last_failure=last_failure(item)) if wanted else None
         if fact is not None:
             fact = replace(fact, refusal=self._failed.refusal(kind, item))

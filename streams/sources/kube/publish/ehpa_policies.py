@@ -68,6 +68,7 @@ def within_bounds(policy: EhpaChanged, size: Callable[[EhpaChanged], int]) -> Eh
 def _bare(policy: EhpaChanged, why: str) -> EhpaChanged:
     bare = EhpaChanged(policy.at, policy.cluster, policy.namespace, policy.name, policy.created, uid=policy.uid)
     bare = replace(bare, generation=policy.generation, unsupported=f"The object is too large: {why}")
+    # The target itself may be what is too large.
     named = replace(bare, target_ref=policy.target_ref)
     return named if event_bounds.fault(named) is None else bare
 
@@ -82,6 +83,7 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
     if spec.max_replicas < max(1, spec.min_replicas or 0):
         raise ValueError(f"spec.maxReplicas is {spec.max_replicas}, and spec.minReplicas {spec.min_replicas}")
     metrics, scaling = read_metrics(spec.metrics), behavior(spec.behavior)
+    # One sentence is enough: the next fault shows once this one is mended.
     for reason in scaling_amounts.reasons(metrics, scaling):
         raise ValueError(f"spec.{reason}")
     return replace(

@@ -16,6 +16,7 @@ _TYPES = {kind.value for kind in LimitType}
 
 def changed(limit_range: LimitRangeObject, cluster: str, at: datetime) -> LimitRangeChanged:
     """The policy that a limit range makes. Raises ValueError for a bad quantity."""
+    # Entries for claims say nothing of pods.
     limits = tuple(_limit(item) for item in limit_range.spec.limits if item.type in _TYPES)
     return LimitRangeChanged(at, cluster, limit_range.metadata.namespace, limit_range.metadata.name, limits)
 

@@ -148,6 +148,7 @@ class PodPublisher:
         facts: list[PodChanged | ContainerOOMKilled] = []
         if newest is None or replace(pod.fact, at=newest.at) != newest:
             if published is not None and published[0] != workload:
+                # Before the new record, because both workloads may share a partition.
                 self._publisher.publish_left(PodDeleted(at, *published))
             facts.append(self._recorded(pod.fact, at))
         self._publisher.publish(*facts, *self._new_kills(pod))

@@ -47,6 +47,7 @@ def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
         if volume.persistent_volume_claim is not None:
             claims[volume.name] = f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}"
         elif volume.ephemeral is not None:
+            # The controller's own rule for such claims (VolumeClaimName in k8s.io/component-helpers).
             claims[volume.name] = f"{meta.namespace}/{meta.name}-{volume.name}"
     return claims
 
@@ -104,6 +105,7 @@ class FreeVolumes:
         return self._common
 
     def _work_out(self, storage_class: str) -> VolumePlace:
+        # One driver stands for the class; the least name makes it the same each time.
         driver = min(self._drivers)
         if self._anywhere:
             return VolumePlace(driver)
@@ -307,6 +309,7 @@ class VolumeIndex:
         made = self.classes.get(name)
         if made is None:
             return VolumePlace(missing=f"storageclass '{name}' of persistentvolumeclaim '{key}' not found")
+        # The volume is made wherever its driver likes, so nobody knows yet where the pod will fit.
         if made.volume_binding_mode != LATE:
             return VolumePlace(missing=f"persistentvolumeclaim '{key}' is not bound yet, and its class binds at once")
         if made.provisioner == NO_PROVISIONER:
@@ -350,6 +353,7 @@ def _where(volume: VolumeObject) -> list[NodeQuery]:
     required = None if affinity is None or affinity.required is None else affinity.required.node_selector_terms
     if required is None:
         return [NodeQuery(zones)] if zones else []
+    # Terms are alternatives and the labels of zones hold for each of them, so they go into every term.
     return [_term(term, zones) for term in required]
 
 

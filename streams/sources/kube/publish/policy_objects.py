@@ -114,6 +114,7 @@ class PolicyObjectPublisher:
             self._objects[item.metadata.namespace, item.metadata.name] = mirrored = self._read(item, at)
             self._unread.discard(mirrored.through)
             applied = commanding_objects.applied(item)
+            # What was written here is newer than what the watch shows of it, so it is not overwritten.
             self._said.setdefault(item.metadata.uid, (applied.observed_generation, applied.status == "True", applied.message))
             self._due = True
 
@@ -201,6 +202,7 @@ class PolicyObjectPublisher:
         partitions = self._context.topics.partitions
         for i, policy in enumerate(changed):
             read_in = 0 if policy.target.endswith("*") else self._context.topics.partition_of(policy.target)
+            # The one that the readers of the target follow; a pattern is read by all, so any of its records will do.
             place = places[i * partitions + read_in]
             if place is not None:
                 self._places[policy.through], self._in_force[policy.target] = place, policy
@@ -305,6 +307,7 @@ def _containers(spec: PolicySpec) -> tuple[ContainerPolicy, ...]:
     if len(names) > MOST_CONTAINERS:
         raise ValueError(f"spec.containers has {len(names)} entries; {MOST_CONTAINERS} are allowed")
     twice = next((name for name in names if names.count(name) > 1), None)
+    # Nobody could say which of them counts.
     if twice is not None:
         raise ValueError(f"spec.containers has two entries for '{twice[:80]}'")
     return tuple(_container(entry, f"spec.containers[{i}]") for i, entry in enumerate(spec.containers))

@@ -22,6 +22,7 @@ _QUERIES = ("ResourceQuery", "MetricQuery", "ExpressionQuery")
 def changed(prediction: autoscaler_specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
     """The policy that an object makes."""
     meta, about = prediction.metadata, autoscaler_specs.decode_predicted(prediction.spec)
+    # An EHPA owns the prediction that is generated from it.
     owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
     named = about is not None and about.kind and about.name and "/" not in about.kind + about.name + about.namespace
     bare = TimeSeriesPredictionChanged(
@@ -54,6 +55,7 @@ def within_bounds(
         return policy
     bare = TimeSeriesPredictionChanged(policy.at, policy.cluster, policy.namespace, policy.name, policy.created, uid=policy.uid)
     bare = replace(bare, generation=policy.generation, unsupported=f"The object is too large: {why}")
+    # The target itself may be what is too large.
     named = replace(bare, target_ref=policy.target_ref, target_namespace=policy.target_namespace)
     return named if event_bounds.fault(named) is None else bare
 

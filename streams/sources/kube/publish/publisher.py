@@ -61,6 +61,7 @@ class Publisher:
             match fact:
                 case PodChanged() | PodDeleted() | ScaleSeen() | HpaSeen() | HpaGone():
                     self._to_one("pod-changes", fact, fact.workload.key)
+                    # Stages that weigh all pods of a cluster together read this one.
                     self._to_one("pod-changes-by-cluster", fact, cluster)
                 case ContainerOOMKilled():
                     self._to_one("oom-events", fact, fact.workload.key)

@@ -165,6 +165,7 @@ def shape(pod: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[At
     """The shape of a pod that brings these volumes along. Raises ValueError for a bad quantity."""
     meta, spec = pod.metadata, pod.spec
     affinity = spec.affinity
+    # With them each pod of a StatefulSet would have a shape of its own.
     labels = {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
     fact = PodShapeSeen(
         at=at,
@@ -240,6 +241,7 @@ def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | Non
 def requests(pod: ScheduledPodObject) -> dict[str, int]:
     """What a pod asks of its node: during a resize, the largest of wanted, allocated and actual amounts."""
     spec, status = pod.spec, pod.status
+    # Then what is wanted will never be given, and the scheduler counts it no more.
     infeasible = any(_is_infeasible(condition) for condition in status.conditions)
     statuses = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
 
@@ -283,6 +285,7 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
     """The annotations that node scaling obeys."""
+    # Not all: many change with each apply, and each change would make another shape.
     kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name in (SOURCE, DO_NOT_DISRUPT)}
     # Its value differs between nodes, and would make a shape of each mirror pod.
     mirror = {MIRROR_POD: "mirror"} if MIRROR_POD in (annotations or {}) else {}
@@ -290,6 +293,7 @@ def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _lives_on_node(empty_dir: object, host_path: object) -> bool:
+    # As upstream's isLocalVolume (utils/drain/drain.go): what is in memory alone binds no pod to its node.
     return host_path is not None or (empty_dir is not None and getattr(empty_dir, "medium", "") != "Memory")
 
 
@@ -370,6 +374,7 @@ def _spread(constraint: TopologySpreadObject, labels: Mapping[str, str]) -> Spre
         constraint.topology_key,
         constraint.max_skew,
         query,
+        # The API's own default.
         1 if constraint.min_domains is None else constraint.min_domains,
         honor_affinity=constraint.node_affinity_policy == "Honor",
         honor_taints=constraint.node_taints_policy == "Honor",

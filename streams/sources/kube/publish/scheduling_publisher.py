@@ -147,6 +147,7 @@ class SchedulingPublisher:
                     published.buffers.pop(f"{event.namespace}/{event.name}", None)
                 case event:
                     self._read_object(published, event)
+        # Readers forget a shape with its last pod, so it must be published again for the next one.
         published.shapes &= {pod.shape for pod in published.pods.values()}
         return published
 
@@ -252,11 +253,13 @@ class SchedulingPublisher:
         else:
             self._with_claims.pop(uid, None)
         self._place(pod)
+        # The second pod of a claim makes it shared, and the last but one makes it a single pod's again.
         self._pods_again(others)
 
     def _place(self, pod: ScheduledPodObject) -> None:
         """Publish where a pod is, or may be, once the places of its volumes are known."""
         uid, at = pod.metadata.uid, self._at
+        # With a volume that is not listed yet it would seem to fit nowhere.
         if uid in self._with_claims and self._unlisted:
             return
         shape = scheduling_facts.shape(pod, self._cluster, at, self._volumes.volumes_of(pod))
@@ -269,6 +272,7 @@ class SchedulingPublisher:
             self._shape_of[uid] = shape.shape
             self._shapes.setdefault(shape.shape, shape)
             self._uses[shape.shape] = self._uses.get(shape.shape, 0) + 1
+        # The new shape before the old one goes, as the readers need it.
         self._pods.upsert(uid, fact)
         if before is not None and before != shape.shape:
             self._release(before)
@@ -314,6 +318,7 @@ class SchedulingPublisher:
         match kind:
             case "pods":
                 self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
+                # Pods that went while nobody watched have taken their shapes with them.
                 self._published_shapes &= self._uses.keys()
             case _ if kind in STORAGE:
                 self._unlisted.discard(kind)

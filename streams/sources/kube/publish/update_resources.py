@@ -59,6 +59,7 @@ def hpa(hpa: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
     target, about = hpa.spec.scale_target_ref, hpa.metadata
     if not target.kind or not target.name:
         return None
+    # Metrics of other kinds do not depend on what an update changes.
     metrics = [
         ehpa_policies.metric(entry, f"spec.metrics[{place}]")
         for place, entry in enumerate(hpa.spec.metrics or (_DEFAULT,))
@@ -82,6 +83,7 @@ def quota(quota: ResourceQuotaObject, cluster: str, at: datetime) -> ResourceQuo
         return None
     selected = () if spec.scope_selector is None else spec.scope_selector.match_expressions or ()
     scopes = [QuotaScope(scope) for scope in spec.scopes or ()]
+    # Both forms count together, as upstream has it (getScopeSelectorsFromQuota).
     scopes += [QuotaScope(item.scope_name, item.operator, tuple(item.values or ())) for item in selected]
     return ResourceQuotaChanged(at, cluster, about.namespace, about.name, hard, _of_pods(status.used), tuple(scopes))
 

@@ -145,6 +145,7 @@ def changed(vpa: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         _refuse_annotations(policy.annotations)
     except ValueError as fault:
         readable = _with_target(bare, vpa_spec.decode_leniently(vpa.spec))
+        # Annotations are read anew by stages, which must not meet one that makes no sense.
         sound = {name: text for name, text in bare.annotations.items() if vpa_annotations.fault({name: text}) is None}
         return replace(readable, annotations=sound, unsupported=f"The spec cannot be carried out: {fault}")
     return policy

@@ -106,6 +106,7 @@ def checkpoint_seen(checkpoint: CheckpointObject, vpa: VpaChanged, at: datetime)
 
 
 def _histogram(histogram: HistogramObject) -> SavedHistogram:
+    # In one order, so that the same checkpoint makes the same record.
     weights = dict(sorted((histogram.bucket_weights or {}).items()))
     return SavedHistogram(_seconds(histogram.reference_timestamp), histogram.total_weight, weights)
 

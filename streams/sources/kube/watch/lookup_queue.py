@@ -109,6 +109,7 @@ class Lookups:
         """No checkpoints where we may not read them or their type is not installed."""
         try:
             return self._list(resource)
+        # It is a GiveUp, too, but the list can be read anew.
         except Outdated:
             raise
         except GiveUp as error:

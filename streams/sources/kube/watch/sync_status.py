@@ -75,6 +75,7 @@ class SyncStatus:
 
     def _is_synced(self, kind: str) -> bool:
         """Whether a kind is watched at all, and in sync."""
+        # `synced` is true of a kind without any watch.
         return kind in self._kinds.values() and self.synced(kind)
 
     def reasons(self) -> list[str]:
@@ -90,6 +91,7 @@ class SyncStatus:
         return f"{watch} cannot be seen: {reason}" if reason else f"{watch} are not listed yet"
 
     def _failed(self, kind: str) -> bool:
+        # A watch that has not been heard of has no entry.
         return any(self._synced.get(watch) is False for watch in self._watches(kind))
 
     def _watches(self, kind: str) -> Iterable[str]:

@@ -76,6 +76,7 @@ IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("pods", "/api/v1/pods", PodObject),
     ApiResource("verticalpodautoscalers", f"{_VPA}/verticalpodautoscalers", VpaObject),
     ApiResource("limitranges", "/api/v1/limitranges", LimitRangeObject),
+    # API servers send no bookmarks for events, which they keep without a cache.
     ApiResource("events", "/api/v1/events", EventObject, field_selector="reason=Evicted", bookmarks=False),
 )
 BUDGETS: ApiResource[KubeObject] = ApiResource(
