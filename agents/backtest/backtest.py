@@ -79,6 +79,7 @@ class Backtest:
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
+        # most stages share one check, which then is made once for an event
         checks = {stage.refuse: LastAnswer(stage.refuse) for stage in self.stages}
         self._refuse = list(checks.values())
         if self.in_columns:
@@ -90,6 +91,7 @@ class Backtest:
 
     def apply(self, frame: Frame) -> None:
         """Score one frame with what was recommended before it, then take its turns."""
+        # before the decisions of this turn: usage must not meet a recommendation that was made from it
         taken = self._runner.turn(frame.number, self._score_facts(frame.events))
         if isinstance(taken, ConcludedTurn):
             self.score.turns += taken.stages
@@ -100,6 +102,7 @@ class Backtest:
                 self.score.turns += 1
                 self.score.dead_letters += turn.dead_letters
                 self._count(turn.decided)
+        # after them, so what is changed now counts from the next frame
         self.score.changes += self._updates.step(frame.number)
 
     def play(self, log: Log) -> None:
@@ -117,6 +120,7 @@ class Backtest:
         facts = [
             (i, routed.event) for i, routed in enumerate(events) if routed.topic in SCORED_FACTS and self._is_good(routed.event)
         ]
+        # pods first, for kills and usage are measured by their requests
         for _, event in facts:
             if isinstance(event, PodChanged):
                 containers.pod_changed(event)
@@ -129,6 +133,7 @@ class Backtest:
                 kills, scrape = self.score.scrape(event)
                 if scrape is not event:
                     answers[i] = (*kills, scrape)
+        # last, so that the last samples of a pod still count
         for _, event in facts:
             if isinstance(event, PodDeleted):
                 containers.pod_deleted(event)
@@ -230,6 +235,7 @@ def frames_of(trace: Trace, topics: Topics, cluster: str, mode: UpdateMode | Non
     events: list[RoutedEvent] = []
     for moment in TraceMoments(trace, topics, cluster):
         if mode is not None:
+            # once, ahead of the trace's first fact
             events.append(RoutedEvent(VerticalPolicyChanged(moment.at, "*", "backtest", mode), "rules", 0))
             mode = None
         events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]

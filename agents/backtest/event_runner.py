@@ -68,6 +68,7 @@ class EventRunner:
         for routed in events:
             self._append(routed)
         waiting = self._waiting
+        # taken away before the steps, so that what is decided now is read in the next turn
         self._waiting = {place: [] for place in self._offsets}
         done = [self._step(stage, partition, state, number, waiting) for stage, partition, state in self._states]
         for turn in done if self._routes else ():
@@ -81,6 +82,7 @@ class EventRunner:
         place = self._next_place(routed.topic, routed.partition)
         if place is not None:
             event = routed.event
+            # what cannot be read has a place as well, else later places would differ from a log's
             self._waiting[routed.topic, routed.partition].append(None if event is None else Recorded(event, place))
 
     def _append_decision(self, decided: Decided) -> None:
@@ -182,6 +184,7 @@ class RecommenderRunner:
             place = Place(self._wires[topic], 0, self._offsets[topic])
             self._offsets[topic] += 1
             if event is None:
+                # for each reader, as every stage sets it aside by itself
                 dead += sum(readers for _, readers in self._checks[topic])
                 continue
             if event is not last:  # an event that goes to two topics is checked once
@@ -198,6 +201,7 @@ def _checks(stages: Sequence[Stage], topic: str) -> list[tuple[_Check, int]]:
     readers: dict[_Check, int] = {}
     for stage in stages:
         if topic in stage.reads:
+            # stages that share a check share its answer, and each counts a dead letter
             readers[stage.refuse, stage.ahead] = readers.get((stage.refuse, stage.ahead), 0) + 1
     return list(readers.items())
 

@@ -98,6 +98,7 @@ class PartialScore(BacktestCounts):
             containers=len(self.workloads),
             container_days=in_seconds(micros) / DAY,
             covered=Fraction(self.covered / (micros or 1)),
+            # `or 1`: nothing was recorded, and the shares are 0
             compared=Fraction(self.compared / (micros or 1)),
             left_out=LeftOut(
                 no_recommendation=in_seconds(micros - self.covered) / DAY,

@@ -18,6 +18,7 @@ from agents.backtest.score_card import ScoreCard
 from agents.backtest.workload_sums import ResourceTotal, WorkloadTotal
 
 DRAWS = 2_000
+# so many draws at a time, because a draw has a number for each workload
 _AT_ONCE = 50
 _SEED = 1
 _COVERED = 0.95
@@ -160,6 +161,7 @@ def relative(baseline: PolicyScore, policy: PolicyScore, field: str) -> Interval
 
 def _shared(baseline: PolicyScore, policy: PolicyScore, field: str) -> tuple[Floats, Floats]:
     """(workloads,) each: a figure of the workloads that both have, of the baseline and of the policy."""
+    # in the order of one side, so that the two arrays are of the same workloads
     shared = [name for name in baseline.workloads if name in policy.workloads]
     before, after = (
         np.array([getattr(side.workloads[name], field) for name in shared], np.float64) for side in (baseline, policy)
@@ -175,6 +177,7 @@ def _relative(before: Floats, after: Floats) -> Interval:
     total = before.sum()
     if total <= 0:
         return Interval(0.0, 0.0, 0.0)
+    # a draw may consist of workloads that cost nothing
     drawn = [float(after @ weights) / max(float(before @ weights), 1e-300) - 1 for weights in _draws(len(before))]
     return Interval(float(after.sum() / total - 1), *_ends(drawn, len(before)))
 

@@ -23,6 +23,7 @@ _SHOWN = 100
 class PriceList:
     """Prices an hour. `origin` says where they come from, for every report that uses them."""
 
+    # Source: OpenCost's configs/default.json
     core_hour: float = 0.031611
     gib_hour: float = 0.004237
     currency: str = "USD"
@@ -45,11 +46,13 @@ def read(path: Path | None) -> PriceList:
     currency = "USD"
     try:
         for number, row in enumerate(csv.reader(read_text(path, f"the price list '{path}'", _MOST_FILE).splitlines()), 1):
+            # a line may have one cell or none, and more than two
             name, value = [*(cell.strip() for cell in row), "", ""][:2]
             if name == "currency":
                 currency = value[:_SHOWN]
             elif name in {"cpu", "memory"}:
                 prices[name] = _price(value[:_SHOWN], f"line {number} of the price list '{path}'")
+            # a heading is allowed
             elif name and not (number == 1 and name == "resource"):
                 raise BadInput(
                     f"line {number} of the price list '{path}' prices '{name[:_SHOWN]}'; there are cpu, memory and currency"

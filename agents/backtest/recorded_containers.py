@@ -100,6 +100,7 @@ class RecordedContainers:
             amounts = (container.requests.cpu, container.requests.memory, container.limits.memory)
             for column, amount in zip(_OWN, amounts, strict=True):
                 self.columns[column][row] = np.nan if amount is None else amount
+            # kills may have counted further than the recording, and restarts never go down
             self.columns["restarts"][row] = max(container.restarts, self.columns["restarts"][row])
         if rows:
             self._renamed(int(self.pod[rows[0]]), event.pod, began)
@@ -136,6 +137,7 @@ class RecordedContainers:
         """A pod starts again, with the present recommendation for its containers."""
         rows = self.rows_of(pod)
         self.give(rows)
+        # a new start, of which the windows over the last limit say nothing
         self.columns["over"][rows] = 0.0
         self.columns["reached"][rows] = np.nan
         self.started[pod], self.killed[pod] = at, np.nan
@@ -144,6 +146,7 @@ class RecordedContainers:
         """This many containers of each workload are advised next; recommendations for its other containers are withdrawn."""
         for workload, count in zip(workloads, counts, strict=True):
             numbers = self._of_workload.get(workload, ())
+            # some container lost its recommendation: all are cleared, for those that keep theirs are advised next
             if len(numbers) > count:
                 self._advice[numbers] = np.nan
 

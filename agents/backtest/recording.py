@@ -102,6 +102,7 @@ class Recording:
     def _routed(self, record: Record) -> RoutedEvent:
         try:
             event = self._codec.decode(record)
+        # a dead letter for its readers, which still has its place
         except BadRecord:
             event = None
         return RoutedEvent(event, self.topics.short(record.topic), record.partition)

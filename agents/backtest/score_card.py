@@ -151,6 +151,7 @@ def resolution_lines(resolution: Resolution) -> Iterator[str]:
     rows = sum(count for _, count in resolution.windows)
     if not rows:
         return
+    # the length that most samples have
     seconds, _ = max(resolution.windows, key=lambda window: window[1])
     shortest, longest = resolution.windows[0][0], resolution.windows[-1][0]
     others = f" (from {_duration(shortest)} to {_duration(longest)})" if shortest != longest else ""
@@ -181,6 +182,7 @@ def _table(card: ScoreCard) -> Iterator[str]:
     yield _row("container-days scored", [f"{side.container_days:,.1f}" for side in sides.values()])
     for name, resource, unit, scale in (("CPU", "cpu", "cores", 1), ("memory", "memory", "GiB", GIB)):
         scores: list[ResourceScore] = [getattr(side, resource) for side in sides.values()]
+        # said only where a resource was scored over less time than the other
         if any(getattr(side, resource).container_days != side.container_days for side in sides.values()):
             yield _row(f"{name}, container-days of them", [f"{score.container_days:,.1f}" for score in scores])
         for what in ("requested", "used", "slack", "slack_p95"):
@@ -190,6 +192,7 @@ def _table(card: ScoreCard) -> Iterator[str]:
         if any(score.peak_over is not None for score in scores):
             peaks = ["" if score.peak_over is None else f"{score.peak_over:.2%}" for score in scores]
             yield _row(f"{name} peak over request, of time", peaks)
+    # over the whole recording, and so without a column for the part that has no own request
     yield _row("OOM kills, whole recording", [f"{card.own.ooms:,}", f"{card.recommended.ooms:,}"])
 
 

@@ -66,6 +66,7 @@ class SampleRows:
         part = {"policy": np.full(len(rows), self.policy, dtype=object), **names, **numbers}
         with duckdb.connect() as db:
             db.register("part", part)
+            # null, because NaN would spoil the sums of whoever reads the file
             nullable = ", ".join(f"nullif({name}, 'nan'::double) as {name}" for name in NUMBERS[2:-1])
             chosen = f"policy, workload, pod, container, timestamp_s, seconds, {nullable}, killed > 0 as killed"
             db.table("part").project(chosen).write_parquet(str(self.folder / f"{self._parts:06d}.parquet"))
@@ -160,6 +161,7 @@ class Score(BacktestCounts):
             self.containers["over"][row] = 1.0  # the scrape that shows it must not count again
             if event.memory_used is None and event.memory_limit is not None:
                 request = Bytes(int(self.containers["memory"][row]))
+                # the stages see the limit that followed from their recommendation
                 event = replace(event, memory_request=request, memory_limit=Bytes(int(wall)))
         self.containers.killed[self.containers.pod[row]] = at
         return event
@@ -170,9 +172,11 @@ class Score(BacktestCounts):
         cores, memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
         peaks = [np.asarray(peak, np.float64) if len(peak) else None for peak in (event.cores_max, event.memory_max)]
         self._weigh(event, rows, (cores, memory), peaks)
+        # a sample without a maximum counts by its average
         highest = memory if peaks[1] is None else np.fmax(memory, peaks[1])
         self._count_own(rows, highest)
         reached = self.containers["reached"][rows]
+        # once: it stands for a kill in this window
         self.containers["reached"][rows] = np.nan
         with_kills = np.fmax(memory, reached)
         wall = self._wall(rows)
@@ -181,6 +185,7 @@ class Score(BacktestCounts):
         self.containers["over"][rows] = over
         if self.samples is not None:
             self._keep(event, rows, np.fmax(highest, reached), wall, fresh)
+        # as recorded, so the stages get the scrape itself and nothing is copied
         if not np.count_nonzero(over) and np.isnan(reached).all():
             return [], event
         self.kills.would_be += int(fresh.sum())
@@ -222,6 +227,7 @@ class Score(BacktestCounts):
         """Put requests in force beside what was used; they are added up many scrapes at a time."""
         seconds = float(event.window)
         kind = (seconds, peaks[0] is not None, peaks[1] is not None)
+        # only scrapes of one kind can be put end to end
         if self._waiting is None or self._waiting.kind != kind or self._waiting.rows >= _AT_ONCE:
             self._add_up()
             self._waiting = WaitingScrapes(kind)
@@ -254,6 +260,7 @@ class Score(BacktestCounts):
                 (self._alone, ours, has_ours & ~has_own & used),
             ):
                 sums: ResourceSums = getattr(side, name)
+                # the usual case needs no copy of the columns
                 if these.all():
                     sums.add(rows, request, use, seconds, peak)
                 elif these.any():
@@ -268,6 +275,7 @@ class Score(BacktestCounts):
     def _count_own(self, rows: Rows, highest: Floats) -> None:
         """Count windows over the recording's own limits, which matter if the recording has no kills."""
         limit, request = self.containers["own_limit"][rows], self.containers["own_memory"][rows]
+        # without a limit a container is taken to end at its request
         over = highest > np.where(np.isnan(limit), request, limit)
         fresh = over & (self.containers["own_over"][rows] == 0.0)
         self.containers["own_over"][rows] = over

@@ -34,6 +34,7 @@ class SimulatedUpdates:
             return 0
         rows = self._containers.living()
         advice = self._containers.advice(rows)
+        # most of the time everything has advice, and then nothing is copied
         absent = np.isnan(advice)
         if absent.any() and (advised := ~absent.all(axis=1)).sum() < len(rows):
             rows, advice = rows[advised], advice[advised]
@@ -48,6 +49,7 @@ class SimulatedUpdates:
                 self._containers.admit(pod, now)
         if not changed:
             return 0
+        # all containers of a pod, as an updater changes pods and not containers
         hit = rows[np.isin(self._containers.pod[rows], changed)]
         self._containers["changes"][hit] += 1.0
         return len(hit)
@@ -78,6 +80,7 @@ class SimulatedUpdates:
 
         Requests and targets are summed over the pod's containers first (pkg/updater/priority, GetUpdatePriority).
         """
+        # AMOUNTS has lower bound, target and upper bound of CPU, then of memory
         pod, columns = self._containers.pod[rows], np.ascontiguousarray(advice.T).reshape(len(_RESOURCES), 3, len(rows))
         lower, target, upper = columns[:, 0], columns[:, 1], columns[:, 2]
         request = np.array([self.requests(rows, resource) for resource in _RESOURCES])
@@ -89,6 +92,7 @@ class SimulatedUpdates:
         request[unwanted | missing] = 0.0
         requested = np.maximum(self._by_pod(pod, request), _LEAST)
         recommended = self._by_pod(pod, np.where(unwanted, 0.0, target))
+        # a resource without a target does not count
         cpu, memory = np.where(recommended > 0, np.abs(requested - recommended) / requested, 0.0)
         return outside, cpu + memory
 

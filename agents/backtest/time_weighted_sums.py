@@ -58,6 +58,7 @@ class ResourceSums:
         self._reserve(int(rows.max()) + 1)
         slack, micros = np.maximum(request - use, 0.0), microseconds(seconds)
         for name, amounts in zip(_AMOUNTS, (request, use, slack), strict=True):
+            # `add.at` and not `+=`: a container stands in several of the scrapes that are added at once
             np.add.at(self.sums[name], rows, amounts * seconds)
         self.micros += micros * len(rows)
         self.over += micros * int(np.count_nonzero(use > request))
@@ -73,6 +74,7 @@ class ResourceSums:
 
     def spread(self) -> ResourceScore:
         """The result; all zero when nothing was scored."""
+        # `or 1.0`: nothing was scored, and all is zero
         seconds = in_seconds(self.micros) or 1.0
         # fsum: the same to the last bit however the containers were distributed over processes
         requested, used, slack = (math.fsum(self.sums[name].tolist()) / seconds for name in _AMOUNTS)
@@ -89,6 +91,7 @@ class ResourceSums:
     def _p95(self) -> float:
         """The middle of the bin in which 95 % of the time is reached."""
         at = int(np.searchsorted(np.cumsum(self.bins), 0.95 * self.micros))
+        # the bins grow by a factor, so their middle is half a step of the exponent
         return 0.0 if at == 0 else float(self.unit * RATIO ** (at - 0.5))
 
     def _reserve(self, rows: int) -> None:

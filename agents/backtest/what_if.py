@@ -62,6 +62,7 @@ def made_and_read(stages: Sequence[Stage]) -> frozenset[str]:
 
 def published(context: LogContext, names: Collection[str]) -> frozenset[tuple[str, str]]:
     """Topic and id of every decision in these topics of the log."""
+    # a log may be older than a topic
     wires = {context.topics.wire(name): name for name in names if has_topic(context.log, context.topics.wire(name))}
     return frozenset((wires[record.topic], header(record, "ce_id") or "") for record in read_range(context.log, list(wires)))
 
@@ -236,6 +237,7 @@ def what_if(
 ) -> Iterator[WhatIf]:
     """The comparison as it grows, after each tick up to `until`."""
     partitions, read = context.topics.partitions, made_and_read(stages)
+    # the same stages twice: whatever has changed since the recording is in both runs, and cancels out
     runs = [EventRunner(stages, context.topics, input_topics(), routes=False) for _ in range(2)]
     recorded = published(context, read)
     deliveries = [DecisionDelivery(context.topics, read, recorded) for _ in runs]
@@ -244,6 +246,7 @@ def what_if(
     for frame in Recording(context.log, context.topics, stages, with_rules=True, decisions=read).frames():
         at = from_ms(frame.number)
         if at > until:
+            # frames are in order, so all others are later
             return
         counted = at >= since
         events: Sequence[RoutedEvent] = frame.events
@@ -253,6 +256,7 @@ def what_if(
             _carried_out(outcome, events)
             for decisions in (outcome.recorded, outcome.other):
                 decisions.watch(events)
+            # before the first frame of the stretch is changed, what it says of rules has to be known
             if first:
                 in_force.observe(frame.events)
             events = [*_without_avoided(in_force.after(events), outcome), *(in_force.opening(at) if first else ())]

@@ -79,12 +79,15 @@ class ContainerSums:
     def foresee(self, at: float, rows: Rows, peaks: Sequence[Floats], uses: Sequence[Floats], seconds: float) -> None:
         """The same scrape for the oracle. `peaks` (rows,) of each resource: the highest use within the window; `at`: its end."""
         self._reserve(rows)
+        # a window belongs to the hour in which its middle lies
         hour = np.floor((at - seconds / 2) / _HOUR)
         over = rows[self.hour[rows] != hour]
+        # once each: a row that stands twice would be closed twice
         self._settle(np.unique(over))
         self.hour[rows] = hour
         for resource, peak, use in zip(RESOURCES, peaks, uses, strict=True):
             measured = ~np.isnan(use)
+            # `fmax`, because an hour begins at NaN
             np.fmax.at(self.peaks[resource], rows[measured], np.fmax(peak, use)[measured])
             np.add.at(self.in_hour[resource], rows[measured], seconds)
             np.add.at(self.used_in_hour[resource], rows[measured], seconds * use[measured])
@@ -167,6 +170,7 @@ class ContainerSums:
     def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
         measured = ~(np.isnan(request) | np.isnan(use))
         rows, request, use = rows[measured], request[measured], use[measured]
+        # by the time that was recorded of it so far
         early = self.sums[side, resource, "seconds"][rows] < EARLY
         if early.any():
             np.add.at(self.sums[side, resource, "early_over"], rows[early], (use > request)[early] * seconds)
@@ -191,6 +195,7 @@ class ContainerSums:
                 ("slack", peak * seconds - used),
                 ("seconds", seconds),
             ):
+                # `+=` will do, for no row stands twice here
                 self.sums["oracle", resource, what][rows] += amount
             self.peaks[resource][rows] = np.nan
             self.in_hour[resource][rows] = self.used_in_hour[resource][rows] = 0.0
@@ -201,6 +206,7 @@ class ContainerSums:
         size = len(self.hour)
         if most <= size:
             return
+        # at least doubled, so that growing costs little in all
         more = max(most, 2 * size) - size
         for columns in (self.sums, self.kills, self.in_hour, self.used_in_hour):
             for name in columns:

@@ -59,12 +59,14 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
     pipeline = stages(settings)
     began = time.monotonic()
     for totals in simulate(context, pipeline, world, _pace(day)):
+        # before the pause, so that the screen is not a tick behind
         watcher.poll_once()
         if totals.at >= day.end:
             close(log, totals.tasks)
         yield watcher.state
         if totals.at >= day.end:
             return
+        # what is ahead of the pace waits; what is behind cannot hurry, for each tick is computed anyway
         ahead = began + day.seconds * day.progress(totals.at) - time.monotonic()
         time.sleep(max(0.0, ahead))
 
@@ -77,6 +79,7 @@ def untouched(day: Day) -> DayState:
     for totals in simulate(LogContext.of(log, day.topics), (), world, _pace(day)):
         if totals.at >= day.end:
             break
+    # from its log, like the day with Ullage, so that both are measured in one way
     return LogWatcher(log, day.topics).catch_up()
 
 
@@ -91,6 +94,7 @@ def by_adaptive(day: Day) -> DayState:
 
 
 def _hurried(day: Day, special: Mapping[str, object], *, adaptive: bool = True) -> DayState:
+    # nobody watches these days, so they keep no pace
     hurried = replace(day, seconds=1.0, special={**day.special, **special}, adaptive=adaptive)
     settings = loading.load(flags=hurried.in_one_process()).settings
     *_, state = played(hurried, settings, new_log(hurried))
@@ -135,9 +139,11 @@ _SETTINGS = "ullage.yaml"
 def save(log: Log, topics: Topics, settings: Mapping[str, object], folder: Path) -> Path:
     """Copy the log and its settings into the folder; returns the settings file."""
     path = folder / _LOG
+    # appending to the log of an earlier demo would mix two days
     path.unlink(missing_ok=True)
     with FileLog.open_or_create(path) as file:
         export(LogContext.of(log, topics), file, stages=stages(Settings()), worker=Settings().worker.name)
+    # the log is this file now, and no clock runs any more
     kept = {name: value for name, value in settings.items() if not name.startswith(("log.", "clock."))}
     tree = nested({**kept, "log.kind": "file", "log.path": str(path)})
     config = folder / _SETTINGS

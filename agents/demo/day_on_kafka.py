@@ -64,6 +64,7 @@ class KafkaDay:
             self._start_shop() if self.trace is None else self._start_trace(self.trace)
             yield from self._watched(watcher, for_ever)
         finally:
+            # also when the caller closes the generator, as at Ctrl-C
             self.children.stop()
 
     def close(self) -> None:
@@ -76,6 +77,7 @@ class KafkaDay:
             topic_admin.apply(client, topic_admin.plan(client, (*self.day.topics.specs(), *states)))
 
     def _start_shop(self) -> None:
+        # a port that is free now, for two demos may run at one time
         (port,) = free_ports(1)
         looks = {"cluster.period_seconds": int(self.day.tick.total_seconds())}
         self._start("shop", ["source", "simulated", "--port", str(port)], more=looks)
@@ -97,6 +99,7 @@ class KafkaDay:
         clock.write(at)
         for _ in range(_BY_HAND):
             at += period
+            # before the tick, so that a scrape that comes at once is counted
             before = self._records_in("pod-metrics")
             clock.write(at)
             self._wait_until("the shop's usage", partial(self._has_grown, "pod-metrics", before))
@@ -113,6 +116,7 @@ class KafkaDay:
         self._start_workers()
         self._wait_until("the workers", self._workers_are_ready)
         command = ["source", "traces", str(trace), "--seconds", str(self.day.seconds)]
+        # a trace ends by itself when it has been played
         self._start("trace", command).may_end = True
 
     def _start_workers(self) -> None:
@@ -162,6 +166,7 @@ class KafkaDay:
         while (now := time.monotonic()) < until:
             watcher.poll_once(wait=_LOOK)
             yield watcher.state
+            # as long as one is behind, but not for ever: a stuck worker must not keep the demo open
             if now < latest and any(_is_behind(port) for port in self._health):
                 until = now + _AFTERWARDS
 

@@ -50,6 +50,7 @@ class ContainerDay:
 def most_telling(context: LogContext) -> ContainerDay | None:
     """The container that was killed, then resized, and seen for longest; None when the log has none."""
     days = [day for day in _days(context) if day.explained is not None]
+    # names settle ties, so that one log gives one picture
     return max(days, key=lambda day: (len(day.used), day.pod, day.container), default=None)
 
 
@@ -88,6 +89,7 @@ class _Days:
 
     def scraped(self, scrape: MetricsScraped) -> None:
         for key, pod, container, used in zip(scrape.workloads, scrape.pods, scrape.containers, scrape.memory, strict=True):
+            # NaN has no place on the paper
             if math.isfinite(used):
                 self.of(key, pod, container).used.append((scrape.at, float(used)))
 
@@ -151,6 +153,7 @@ def why_lines(context: LogContext, day: ContainerDay) -> Sequence[str]:
     if day.explained is None:
         return []
     why = explanation.explain(context, day.explained.decision)
+    # without the places in the log, which nobody can follow in a picture
     lines = [line.partition("  [")[0] for line in explanation_lines.lines(why)]
     wanted = ("resize planned", "· why:", f"{day.container} memory:", "requests recommended:", "then:")
     shown = (next((line for line in lines if word in line), None) for word in wanted)
@@ -211,6 +214,7 @@ class _Plot:
 
     def _x(self, at: datetime) -> float:
         share = (at - self._begin) / (self._end - self._begin)
+        # what goes on after the day is drawn at the edge
         return _LEFT + (_RIGHT - _LEFT) * min(1.0, share)
 
     def _y(self, amount: float) -> float:
@@ -221,10 +225,12 @@ class _Plot:
         (first, amount), *others = series
         path = f"M{self._x(first):.1f} {self._y(amount):.1f}"
         for at, changed in others:
+            # across, then up or down: an amount holds until the moment of its change
             path += f"H{self._x(at):.1f}V{self._y(changed):.1f}"
         return f"{path}H{self._x(self._day.used[-1][0]):.1f}"
 
     def _grid(self) -> list[str]:
+        # the smallest step that gives at most six lines; the last is for whatever else a log may say
         step = next(s for s in (64, 128, 256, 512, 1024, 2048, 4096, 1 << 30) if self._most / _MIB / s <= 6)  # noqa: PLR2004
         levels = range(0, int(self._most / _MIB) + 1, step)
         hours = range(0, _HOURS + 1, 3)
@@ -243,6 +249,7 @@ class _Plot:
         ]
 
     def _kill(self, at: datetime) -> str:
+        # at the limit, where kills happen; a container without one is marked at its request
         x, y = self._x(at), self._y(self._standing(self._day.limits or self._day.requests, at))
         return f'<path class="kill" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
 

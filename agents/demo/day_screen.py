@@ -49,6 +49,7 @@ def draw(state: DayState, story: ScreenFrame, *, height: int = 50) -> Renderable
     """The whole view; a low screen shows fewer workloads and actions, so that all parts fit."""
     rows, frame = state.rows(), _FRAME + _SCALED * len(state.replicas.workloads[:1])
     shown = max(_FEWEST, min(_TOP, len(rows), height - frame - _FEWEST - 1))
+    # what is left goes to the actions; the line that says how many rows are cut takes one
     room = max(_FEWEST, height - frame - shown - (len(rows) > shown))
     parts = [
         Text(story.about, style="dim"),
@@ -131,6 +132,7 @@ def _curves(state: DayState) -> RenderableType:
 def _replicas(grid: Table, state: DayState) -> None:
     """The first workload with forecasts: what it used, what had been forecast for then and the next hour, and its pods."""
     past = sorted(state.curve.slices)[-_SLICES:]
+    # half hours, so two more make the hour that is shown ahead
     ahead = [*past, past[-1] + 1, past[-1] + 2] if past else []
     for name, slices in list(state.replicas.by_slice(ahead).items())[:1]:
         used, forecast = [piece.used for piece in slices[: len(past)]], [piece.forecast or 0.0 for piece in slices]
@@ -159,6 +161,7 @@ def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
     for name in ("pods", "cpu request", "used", "mem request", "used", "advice for a pod", "OOMs"):
         table.add_column(name, justify="right", no_wrap=True)
     biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:shown]
+    # chosen by size and shown by name, so that rows do not jump
     for row in sorted(biggest, key=lambda r: r.workload.key):
         table.add_row(
             f"{row.workload.namespace}/{row.workload.name}",
@@ -204,6 +207,7 @@ def _actions(state: DayState, room: int) -> RenderableType:
     for sentence in last:
         style = "red" if "OOM-killed" in sentence else ""
         lines.append(Text(f"• {sentence}", style=style, overflow="ellipsis", no_wrap=True))
+    # filled up, else the panel would grow and shrink with each action
     lines += [Text("")] * (room - len(last))
     return Group(*lines)
 
@@ -236,6 +240,7 @@ class ProgressDisplay:
         """Show this, unless something was shown a moment ago; `last` is always shown."""
         now = time.monotonic()
         if now < self._next and not last:
+            # drawing costs more than a tick does, so frames are dropped and never ticks
             return
         self._next = now + (_PLAIN_EVERY if self._live is None else _LIVE_EVERY)
         if self._live is None:
@@ -244,6 +249,7 @@ class ProgressDisplay:
             self._live.update(draw(state, story, height=self.console.height), refresh=True)
 
     def _print(self, line: str) -> None:
+        # a day that waits would print one line again and again
         if line != self._last:
             self.console.print(line, soft_wrap=True, highlight=False)
         self._last = line

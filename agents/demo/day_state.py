@@ -198,6 +198,7 @@ class DayState:
         self._container_targets.update({(key, c.container): c.target for c in recommended.containers})
 
     def _scrape(self, scrape: MetricsScraped) -> None:
+        # partitions are read one after another, so a scrape may be older than what is shown
         if self.at is None or scrape.at > self.at:
             self.at = scrape.at
         totals, by_workload = UsageTotals(), dict[str, tuple[float, int]]()
@@ -207,6 +208,7 @@ class DayState:
                 by_workload[pod[0]] = used + cores, pods + 1
             self._used[(*pod, container)] = (cores, memory)
             requests = self._requests(pod, container)
+            # until there is a recommendation the request stands for it, else the curve would begin at zero
             target = self._container_targets.get((pod[0], container), requests)
             totals.add(
                 cpu=(requests.cpu or 0.0, cores, target.cpu or 0.0),
@@ -221,6 +223,7 @@ class DayState:
         return next((c.requests for c in pod.containers if c.name == container), _NOTHING) if pod else _NOTHING
 
     def _pod(self, pod: PodChanged) -> None:
+        # by uid, since names return; scrapes, though, know only names
         self._pods[pod.pod.uid] = self._names[pod.workload.key, pod.pod.name] = pod
         for container in pod.containers:
             name = (pod.pod.uid, container.name)
@@ -228,6 +231,7 @@ class DayState:
 
     def _gone(self, pod: PodName) -> None:
         changed = self._pods.pop(pod.uid, None)
+        # a pod's end may be told twice, and a pod may have come before the log begins
         if changed is None:
             return
         name = (changed.workload.key, pod.name)
@@ -238,6 +242,7 @@ class DayState:
             self._used.pop((*name, container.name), None)
 
     def _oom(self, killed: ContainerOOMKilled) -> None:
+        # a kill that is told twice has the same count of restarts
         if self._first((killed.pod.uid, killed.container, killed.restarts)):
             self.ooms += 1
             self._ooms[killed.workload.key] += 1
@@ -249,6 +254,7 @@ class DayState:
         self.decided[type(decision).__name__] += 1
         if isinstance(decision, UpdateRefused):
             self.refusals[decision.guard] += 1
+            # only the first: a guard that holds back a whole fleet would fill the screen
             if self.refusals[decision.guard] == 1:
                 self.actions.append(event_narration.refused(decision))
         else:
@@ -258,6 +264,7 @@ class DayState:
             self._planned[decision.id] = decision, rests_on
 
     def _control(self, control: ControlChanged) -> None:
+        # the mode may change without a pause, and then there is nothing to say here
         if control.paused != self.paused:
             self.actions.append(event_narration.paused(control))
         self.mode, self.paused = control.mode, control.paused

@@ -54,9 +54,11 @@ def run(wanted: DemoOptions) -> int:
     """Play the day; the exit code."""
     out = console()
     folder = _fresh(FOLDER)
+    # broker, log and processes end in reverse order, whatever fails
     with ExitStack() as stack:
         try:
             _play(wanted, out, folder, stack)
+        # also at Ctrl-C, after which people want to look at what ran
         except BaseException:
             out.print(f"the logs of what ran are in {folder}", style="dim")
             raise
@@ -79,6 +81,7 @@ def _broker(wanted: DemoOptions, out: Console, stack: ExitStack) -> str | None:
     try:
         broker = stack.enter_context(Broker(BrokerSettings(quick=True), progress=lambda line: out.print(line, style="dim")))
     except LogUnavailable as error:
+        # whoever insists on Kafka gets the reason and no other log
         if wanted.log == "kafka":
             raise
         out.print(f"Kafka cannot be had here: {error}", style="yellow", highlight=False)
@@ -93,12 +96,14 @@ def _on_kafka(wanted: DemoOptions, out: Console, folder: Path, brokers: str, sta
     playing = KafkaDay(wanted.day, brokers, folder, workers=wanted.workers, trace=wanted.trace)
     stack.callback(playing.close)
     states = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
+    # called before the log's own: the processes stop while their log is open
     stack.callback(states.close)
     state = _shown(wanted, out, states, f"Kafka at {brokers}, {wanted.workers} workers")
     _end(wanted, out, folder, playing.log, (state, playing.settings))
 
 
 def _in_memory(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack) -> None:
+    # to a file, for log lines would tear the live view
     logging_setup.set_up("demo", stream=stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
     settings = loading.load(flags=wanted.day.in_one_process()).settings
     log = day_in_memory.new_log(wanted.day)
@@ -118,6 +123,7 @@ def _shown(wanted: DemoOptions, out: Console, states: Generator[DayState, None, 
     with ProgressDisplay(out, live=not wanted.plain) as show:
         for state in states:
             show.update(state, ScreenFrame(title, about, day.progress(state.at), f"on {where}; Ctrl-C ends everything"))
+        # the last state is always drawn, without the hint at a Ctrl-C that is of no use any more
         show.update(state, ScreenFrame(title, about, day.progress(state.at), f"on {where}"), last=True)
     return state
 
@@ -147,6 +153,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, played: tupl
     decision = summary.chosen(state)
     if decision is not None:
         summary.explained(out, decision, explanation_lines.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
+    # nothing is resized in a trace, and the picture is about resizes
     picture = day_picture.save(LogContext.of(log, day.topics), folder) if wanted.trace is None else None
     if picture is not None:
         out.print(f"\none container's day is drawn in {picture}: what it used, requested and was allowed", highlight=False)

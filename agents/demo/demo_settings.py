@@ -123,6 +123,7 @@ class OperatorsPause:
 
     def keep(self, at: datetime | None) -> None:
         """Publish what is due at this event time."""
+        # a loop, for at full speed one tick may pass both moments
         while at is not None and self._ahead and at >= self._ahead[0][0]:
             paused = self._ahead.pop(0)[1]
             control = ControlChanged(

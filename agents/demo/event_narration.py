@@ -31,9 +31,11 @@ def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecomm
     """A decision that was carried out, with what it changes and why. `recommended` is what it rests on."""
     before = together(decision.expect.values())
     if isinstance(decision, ResizePlanned):
+        # containers that the plan does not name stay as they are, and count in the sums
         after = {**decision.expect, **decision.requests}
         what = f"resized {decision.pod.name}: {change(before, together(after.values()))}"
     else:
+        # an eviction names no amounts: the successor gets what was recommended
         target = together(c.target for c in recommended.containers) if recommended else before
         what = f"evicted {decision.pod.name}, successor gets {change(before, target)}"
     why = "" if recommended is None else reason(decision, recommended)
@@ -62,11 +64,14 @@ def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPla
 def scaled(outcome: ActionFinished, plan: ReplicasPlanned) -> str:
     """A workload that was given another number of replicas, and what asked for that."""
     asking = next(
-        (proposal for proposal in plan.proposals if proposal.replicas is not None and proposal.replicas >= plan.replicas), None
+        # whoever asked for as many or more decided; smaller proposals did not
+        (proposal for proposal in plan.proposals if proposal.replicas is not None and proposal.replicas >= plan.replicas),
+        None,
     )
     live = max((proposal.replicas or 0 for proposal in plan.proposals if proposal.origin is ProposalOrigin.LIVE), default=0)
     why = ""
     if asking is not None and plan.replicas > plan.current:
+        # what it uses now would not have asked for it yet
         ahead = asking.origin is not ProposalOrigin.LIVE and live < plan.replicas
         why = f" (by its {asking.origin.value}; what it uses now asks for {live})" if ahead else " (by what it uses now)"
     return f"{clock(outcome.at)} {plan.workload.name} scaled from {plan.current} to {plan.replicas} replicas{why}"
@@ -150,6 +155,7 @@ def _differ(before: float | None, after: float) -> bool:
 def reason(decision: Planned, recommended: RequestsRecommended) -> str:
     """Why a pod was to be changed, from what it requested and what was recommended; empty when they hardly differ."""
     kill = recommended.last_oom
+    # only a kill of this pod itself is its own reason
     if kill is not None and kill.pod.uid == decision.pod.uid and decision.at - kill.at <= _SOON:
         return f"it was OOM-killed at {clock(kill.at)}"
     by_name = {container.container: container for container in recommended.containers}
@@ -157,6 +163,7 @@ def reason(decision: Planned, recommended: RequestsRecommended) -> str:
         text for name, requests in decision.expect.items() if name in by_name for text in _outside(requests, by_name[name])
     ]
     if outside:
+        # several containers of a pod often leave their bounds by the same sentence
         return " and ".join(dict.fromkeys(outside))
     share = _share_off(together(decision.expect.values()), together(container.target for container in recommended.containers))
     return f"{share:.0%} off what its usage asks for" if share >= _NEARLY else ""

@@ -34,6 +34,7 @@ def day_of(file: Path, seconds: float, partitions: int) -> Day:
         shift = 0.0 if trace.is_unix else START.timestamp()
         start = datetime.fromtimestamp(trace.first + shift, UTC)
         length, step = timedelta(seconds=trace.last - trace.first), timedelta(seconds=trace.step)
+    # a trace of one scrape has no length, by which no speed can be computed
     return Day(0, seconds, partitions, step, CLUSTER, start=start, length=max(length, step), special={})
 
 

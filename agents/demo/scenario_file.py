@@ -87,6 +87,7 @@ Quoted = Literal["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu
 
 
 class _Part(BaseModel):
+    # a misspelt field is an error, where it would else be a default that nobody asked for
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -209,6 +210,7 @@ def read(path: Path) -> Scenario:
     try:
         return Scenario.model_validate(yaml_reader.read_file(path, f"the scenario '{path}'"))
     except ValidationError as error:
+        # the first fault alone: a person mends one at a time
         first = error.errors(include_url=False, include_context=False)[0]
         if not first["loc"]:
             raise BadInput(f"the scenario '{path}' is no mapping such as `workloads: [...]`, but '{first['input']}'") from error
@@ -280,6 +282,7 @@ def _hard(quota: ScenarioQuota) -> dict[str, int]:
             exact = quantities.exact(str(value))
         except ValueError as error:
             raise BadInput(f"the quota '{quota.name}' makes no sense at {name}: {error}") from error
+        # quotas count in whole millicores and bytes
         amounts[name] = int(exact * 1000) if name.endswith("cpu") else int(exact)
     return amounts
 
@@ -320,12 +323,14 @@ def _shape(workload: ScenarioWorkload) -> Shape:
         raise BadInput(f"the load of '{workload.name}' has the shape '{kind}'; there are {', '.join(_SHAPES)}")
     try:
         return _SHAPES[str(kind)](**numbers)
+    # a name that the shape does not have, which Python's own message says
     except TypeError as error:
         raise BadInput(f"the load of '{workload.name}' does not fit to the shape '{kind}': {error}") from error
 
 
 def _amounts(given: Quantities, where: str) -> Amounts:
     try:
+        # YAML reads `cpu: 2` as a number
         return read_amounts({name: str(value) for name, value in given.items()})
     except ValueError as error:
         raise BadInput(f"the amounts of '{where}' make no sense: {error}") from error

@@ -7,6 +7,7 @@ from schemas.units import Seconds
 from streams.clients.kube.refusals import BUDGET_CAUSE
 
 
+# not one of the clients' errors: the HTTP paths need its status code and its cause for programs
 class ApiRefusal(Exception):
     """A call that the simulated cluster did not carry out."""
 
@@ -23,6 +24,7 @@ def not_found(name: str) -> ApiRefusal:
 
 def other_uid(pod: PodName, uid: str) -> ApiRefusal:
     """A pod has this name, but it is another one."""
+    # the words are the API server's own, as people search for them and clients show them
     message = f"the UID in the precondition ({pod.uid}) does not match the UID in record ({uid}); the object might be another one"
     return ApiRefusal(HTTPStatus.CONFLICT, f'operation cannot be fulfilled on pods "{pod.name}": {message}')
 
@@ -36,4 +38,5 @@ def changed_since(name: str) -> ApiRefusal:
 def budget_used_up(name: str, keep: int) -> ApiRefusal:
     """An eviction that would leave too few ready pods."""
     message = f"cannot evict pod '{name}' as it would violate its disruption budget: {keep} pods must stay ready"
+    # 10 s is what an API server says while its budget controller is behind; for a used-up budget a real one names no pause
     return ApiRefusal(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0), cause=BUDGET_CAUSE)

@@ -35,7 +35,9 @@ _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)
 _LEASE = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)")
 _EVENTS = re.compile(r"/api/v1/namespaces/[^/]+/events")
 _NODE = re.compile(r"/api/v1/nodes/(?P<name>[^/]+)")
+# clients may escape the equals sign, so both spellings are looked for
 _ON_NODE = "spec.nodeName="
+# bounded, for `demo --forever` posts Events until it is stopped
 _EVENTS_KEPT = 1000
 _POLL = 0.05
 """Seconds between looks at whether to stop."""
@@ -43,6 +45,7 @@ _POLL = 0.05
 
 class _ResizedContainer(msgspec.Struct, frozen=True):
     name: str
+    # a resize names only what it changes: amounts that are absent stay
     resources: dict[str, dict[str, str]] = {}
 
 
@@ -150,6 +153,7 @@ class KubernetesPaths:
         if measured is None:
             return HTTPStatus.OK, kube_json.metrics_list(self._cluster.usage())
         usage = self._cluster.pod_usage(measured["namespace"], measured["name"])
+        # as with metrics-server, which knows no pod without a container at work
         if usage is None:
             raise not_found(measured["name"])
         return HTTPStatus.OK, kube_json.metrics(usage)
@@ -165,6 +169,7 @@ class KubernetesPaths:
             self._resize(namespace, name, typed_json.decode(body, _ResizeBody))
             return HTTPStatus.OK, self._pod(namespace, name)
         if (method, match["verb"]) == ("POST", "eviction"):
+            # without a precondition the pod that has the name now is meant, as in a real eviction
             wanted = typed_json.decode(body, _EvictionBody).delete_options.preconditions.uid
             self._cluster.evict(PodName(namespace, name, wanted or self._uid(namespace, name)))
             return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
@@ -174,6 +179,7 @@ class KubernetesPaths:
         nodes, match = self._cluster.nodes, _NODE.fullmatch(path)
         with self._cluster.lock:
             if match is not None:
+                # an empty patch is a look: it must not make a new version of the node
                 change = msgspec.json.decode(body) if method == "PATCH" else {}
                 return HTTPStatus.OK, scheduling_changes.node_json(
                     nodes.patch(match["name"], change) if change else nodes.find(match["name"])
@@ -214,6 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # an answer must not wait for the client's delayed acknowledgement, 40 ms on Linux
     disable_nagle_algorithm = True
+    # buffered, so that headers and body leave in one write
     wbufsize = -1
 
     def do_GET(self) -> None:
@@ -240,6 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
             code, answer = bad.code, kube_json.status(bad)
         data = msgspec.json.encode(answer)
         self.send_response(code)
+        # a connection that is kept open needs the length, else the client cannot see where the answer ends
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         if after is not None:
@@ -278,6 +286,7 @@ class SimulatedClient:
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place."""
         try:
+            # with the version that the caller read, as over HTTP: what changed in between is not overwritten
             self._simulated.resize(pod.pod, requests=requests, limits=limits, version=pod.version)
         except ApiRefusal as refusal:
             raise _error("resizing", pod.pod, refusal) from refusal
@@ -315,6 +324,7 @@ class SimulatedApi(Api):
         body = b"" if request.body is None else msgspec.json.encode(request.body)
         try:
             code, answer = self._paths.answer(request.method, request.path, body)
+        # an answer here too, as over HTTP: the client makes its own error of the status
         except ApiRefusal as refusal:
             code, answer = HTTPStatus(refusal.code), kube_json.status(refusal)
         return ApiResponse(int(code), msgspec.json.encode(answer))

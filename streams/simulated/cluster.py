@@ -37,6 +37,7 @@ A real kubelet tries it when it sees the new spec, and is done after 1.8 s on av
 (measured in kubernetes#137362). Before kubernetes#128518 it noticed the end at its next look at all pods, within a minute.
 """
 _log = structlog.get_logger(__name__)
+# before the epoch, for the epoch itself is a time that a caller may mean
 _NOT_BEGUN = -STEP
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words: k8s.io/apimachinery/pkg/util/rand
 
@@ -62,6 +63,7 @@ class SimulatedCluster:
         self.deployments = tuple(deployments)
         self.nodes = ClusterNodes()
         self.cloud = SimulatedAws(groups, self.nodes)
+        # reentrant: the HTTP paths hold it while they ask for pods, which takes it again
         self.lock = threading.RLock()
         """Held while anything in it changes, or is read as a whole."""
         self.pods_by_name: dict[tuple[str, str], SimulatedPod] = {}
@@ -92,6 +94,7 @@ class SimulatedCluster:
         target = int(to.timestamp())
         with self.lock:
             if self._now == _NOT_BEGUN:
+                # one step before the target, so that the first call simulates one step and not the time since the epoch
                 self._now = (target // self._every - 1) * self._every
             while self._now + self._every <= target:
                 self._now += self._every
@@ -111,6 +114,7 @@ class SimulatedCluster:
     def pods(self) -> Sequence[Pod]:
         """All pods, by namespace and name."""
         with self.lock:
+            # an API server lists by namespace and name, whatever order pods came in
             return [describe_pod(self.name, self.pods_by_name[key]) for key in sorted(self.pods_by_name)]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -141,6 +145,7 @@ class SimulatedCluster:
         """
         with self.lock:
             pod = self._find(name)
+            # the kubelet's own changes make a new version too, so a caller that read an older pod has to read again
             if version not in ("", describe_pod(self.name, pod).version):
                 raise api_errors.changed_since(name.name)
             changed = pod_admission.patched(pod, requests, limits)
@@ -150,6 +155,7 @@ class SimulatedCluster:
             # also what the node could never hold: the API server does not know, and the kubelet then calls it infeasible
             pod.resize, pod.resize_at = ResizeState.IN_PROGRESS, self._now + RESIZE_DELAY
             self._changed[_name(pod)] = pod.name.uid
+            # no container runs yet, so there is nobody to wait for
             if pod.node is None:
                 pod.apply_resize()
 
@@ -179,18 +185,23 @@ class SimulatedCluster:
             pod = self._find(name)
             keep, healthy = pod.deployment.keep, self.healthy(pod.deployment)
             remaining = healthy - 1 if pod.ready else healthy
+            # pods that wait may always go, and unready ones while enough others are ready: canIgnorePDB in Kubernetes'
+            # eviction.go
             if pod.node is not None and remaining < keep:
                 raise api_errors.budget_used_up(name.name, keep)
             self._lose(pod)
 
     def _step(self) -> None:
+        # nodes first: the pods of a machine that left are made anew and placed in the same step
         self._change_nodes()
         while self._ends and self._ends[0][0] <= self._now:
             _at, name, uid = heapq.heappop(self._ends)
             ended = self.pods_by_name.get(name)
+            # the heap keeps the ends of pods that were evicted since, and a name may have come again
             if ended is not None and ended.name.uid == uid:
                 self._remove(ended)
         self._keep_replicas()
+        # alike pods fit alike, so only the first of hundreds that wait tries every node
         hopeless: set[Waiting] = set()
         for pod in self.pods_by_name.values():
             if pod.node is None:
@@ -199,6 +210,7 @@ class SimulatedCluster:
                 self._try_resize(pod, pod.node)
         shares = self._shares()
         for pod in self.pods_by_name.values():
+            # pods without load stay as they are, and a step for each of them would be most of a long simulation
             if pod.node is not None and not pod.idle:
                 for container in pod.containers:
                     container.step(self._now, shares.get(_key(pod.deployment), 1.0))
@@ -210,11 +222,13 @@ class SimulatedCluster:
             for pod in self.pods_by_name.values():
                 if _key(pod.deployment) in shared:
                     shared[_key(pod.deployment)] += pod.ready
+        # at least one: before the first pod is ready there is nobody to share with
         return {key: 1.0 / max(1, ready) for key, ready in shared.items()}
 
     def _change_nodes(self) -> None:
         """Let machines come and go. Pods of a node that left are lost."""
         before = {node.name for node in self.nodes}
+        # in the first step, for the nodes' age is of the simulation's time, which __init__ may not have
         if not self._begun:
             self._begun = True
             for spec in self._given:
@@ -232,7 +246,9 @@ class SimulatedCluster:
     def _lose(self, pod: SimulatedPod) -> None:
         """A pod goes early; its owner makes another one."""
         if pod.lasts is not None:
+            # a pod that had begun leaves only its rest to be done
             self._owed.append((pod.deployment, pod.lasts if pod.ends is None else pod.ends - self._now))
+        # a pod that still waited for a node was not moved
         self.moved += pod.node is not None
         self._remove(pod)
 
@@ -258,6 +274,7 @@ class SimulatedCluster:
                 self._back_off.made(_key(deployment))
             if missing < 0:
                 self._remove_newest(deployment, -missing)
+        # taken away first, so that those that are refused are put back for the next step
         owed, self._owed = self._owed, []
         for template, lasts in owed:
             if not self._try_create(template, lasts):
@@ -274,6 +291,7 @@ class SimulatedCluster:
     def _remove_newest(self, deployment: SimulatedDeployment, count: int) -> None:
         """As a ReplicaSet does: waiting pods first, then the youngest."""
         mine = [pod for pod in self.pods_by_name.values() if _key(pod.deployment) == _key(deployment)]
+        # Source: ActivePodsWithRanks in pkg/controller/controller_utils.go, of whose rules these matter here
         for pod in sorted(mine, key=lambda pod: (pod.node is not None, -pod.created.timestamp(), pod.name.name))[:count]:
             self._remove(pod)
 
@@ -292,7 +310,9 @@ class SimulatedCluster:
 
     def _create(self, deployment: SimulatedDeployment) -> SimulatedPod:
         self._born += 1
+        # an identity follows from seed and number alone: same calls, same uids
         digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
+        # of the name alone, for nothing here changes a template
         template = _template_hash(deployment)
         replica_set = replica_set_of(deployment)
         pod = SimulatedPod(
@@ -302,10 +322,12 @@ class SimulatedCluster:
             template_hash=template,
             created=self.now,
             containers=[
+                # a seed for each container of a pod, so that they do not move in step
                 SimulatedContainer(t.name, t.shape, int.from_bytes(digest[:6]) + i, t.requests, t.limits, t.requests, t.limits)
                 for i, t in enumerate(deployment.containers)
             ],
         )
+        # in the API server's order: defaults, then what patches, then what refuses
         self.rules.give_defaults(pod)
         self._admit(pod)
         self.rules.check_new(pod, self.pods_by_name.values(), self._now)
@@ -317,6 +339,7 @@ class SimulatedCluster:
         for container in pod.containers:
             container.asked_requests, container.asked_limits = changed[container.name]
         pod.admitted = patch.note
+        # no kubelet has seen it yet, so what admission gave is what the pod has
         pod.apply_resize()
 
     def _schedule(self, pod: SimulatedPod, hopeless: set[Waiting]) -> None:
@@ -333,6 +356,7 @@ class SimulatedCluster:
     def _try_resize(self, pod: SimulatedPod, node: str) -> None:
         """Apply a resize if the node has room for the difference; else it is deferred, or infeasible if the node is too small."""
         (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
+        # only the difference needs room: the pod's own claim is in what the node has given away
         if scheduler.fits((more_cpu - cpu, more_memory - memory), self._scheduler.free(node)):
             pod.apply_resize()
             self._scheduler.bind(pod, node)

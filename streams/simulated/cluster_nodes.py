@@ -18,6 +18,7 @@ from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster_spec import SimulatedNode
 
 CPU, MEMORY, PODS, GPUS = "cpu", "memory", "pods", "nvidia.com/gpu"
+# PreferNoSchedule only advises, and this scheduler has no preferences
 _HARD = ("NoSchedule", "NoExecute")
 
 
@@ -44,6 +45,7 @@ class ClusterNode:
         """What it has for pods, CPU in millicores."""
         spec = self.spec
         sizes = {CPU: millicores(spec.cores), MEMORY: int(spec.memory), PODS: spec.pods}
+        # a node without GPUs does not name them, as no device plugin has registered any
         return {**sizes, GPUS: spec.gpus} if spec.gpus else sizes
 
     @property
@@ -57,6 +59,7 @@ class ClusterNodes:
 
     def __init__(self) -> None:
         self._nodes: dict[str, ClusterNode] = {}
+        # a dict for its order: a set of strings has another one in each process
         self._changed: dict[str, None] = {}
 
     def __iter__(self) -> Iterator[ClusterNode]:
@@ -81,6 +84,7 @@ class ClusterNodes:
 
     def join(self, spec: SimulatedNode, at: datetime) -> ClusterNode:
         """A machine becomes a node."""
+        # from name and moment: a node that comes back under its old name is another one, and the same run gives the same uid
         identity = blake2b(f"{spec.name}/{at.isoformat()}".encode(), digest_size=16).digest()
         labels = {HOSTNAME: spec.name, **spec.labels}
         taints: list[Json] = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in spec.taints]
@@ -98,11 +102,13 @@ class ClusterNodes:
         """Merge `metadata` and `spec` into a node. Raises ApiRefusal."""
         node = self.find(name)
         meta, spec = body.get("metadata") or {}, body.get("spec") or {}
+        # conditions that the body does not name hold, as in the API server
         if meta.get("uid", node.uid) != node.uid or meta.get("resourceVersion", str(node.version)) != str(node.version):
             raise ApiRefusal(
                 HTTPStatus.CONFLICT, f'operation cannot be fulfilled on nodes "{name}": the object has been modified'
             )
         node.labels = _merged(node.labels, meta.get("labels"))
+        # a merge patch replaces a list as a whole
         node.annotations = _merged(node.annotations, meta.get("annotations"))
         if "taints" in spec:
             node.taints = list(spec["taints"] or ())
@@ -124,4 +130,5 @@ class ClusterNodes:
 
 def _merged(before: Mapping[str, str], change: Mapping[str, str | None] | None) -> dict[str, str]:
     merged: dict[str, str | None] = {**before, **(change or {})}
+    # null removes a key: RFC 7386
     return {key: value for key, value in merged.items() if value is not None}

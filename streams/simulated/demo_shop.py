@@ -30,6 +30,7 @@ def _template(name: str, shape: Shape, requests: tuple[float, int], limits: tupl
     return ContainerTemplate(name, shape, amounts(*requests), amounts(*limits))
 
 
+# beside `web`, so that the demo has pods of two containers
 _PROXY = _template("proxy", diurnal(low=0.01, high=0.06, memory=40, swing=8), (0.1, 128), (None, 256))
 
 DEPLOYMENTS: Sequence[SimulatedDeployment] = (
@@ -49,7 +50,11 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
         6,
         (
             _template(
-                "cart", bursty(calm=0.08, burst=0.5, memory=150, burst_memory=330, often=Fraction(0.08)), (0.1, 160), (0.8, 256)
+                # a burst needs 330 MiB and the limit is 256, so the first burst is an OOM kill
+                "cart",
+                bursty(calm=0.08, burst=0.5, memory=150, burst_memory=330, often=Fraction(0.08)),
+                (0.1, 160),
+                (0.8, 256),
             ),
         ),
         keep=4,
@@ -62,12 +67,18 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
         keep=3,
     ),
     SimulatedDeployment(
-        "payments", "ledger", 3, (_template("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),), keep=2
+        # the heap grows past its limit of 512 MiB while it warms up
+        "payments",
+        "ledger",
+        3,
+        (_template("ledger", jvm(low=0.05, high=0.4, heap=700), (0.25, 400), (1.0, 512)),),
+        keep=2,
     ),
     SimulatedDeployment(
         "batch",
         "reports",
         3,
+        # requests equal limits, so its pods are Guaranteed and a resize must keep them so
         (_template("reports", batch(every=Seconds(7200), busy=Seconds(1500), cores=1.5, memory=900), (3.0, 3072), (3.0, 3072)),),
     ),
     SimulatedDeployment(
@@ -94,6 +105,7 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
         "shop",
         "checkout",
         2,
+        # it needs 165 MiB from its first moment, and may have 128
         (_template("checkout", diurnal(low=0.05, high=0.2, memory=165, swing=5), (0.25, 128), (1.0, 128)),),
         keep=1,
     ),

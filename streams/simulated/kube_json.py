@@ -18,6 +18,7 @@ from streams.simulated.kubelet import KIB, NANO
 
 JsonMapping = Mapping[str, object]
 
+# since Kubernetes 1.33 these conditions say what `status.resize` said before (KEP-1287)
 _CONDITIONS: Mapping[ResizeState, tuple[str, str]] = {
     ResizeState.IN_PROGRESS: ("PodResizeInProgress", ""),
     ResizeState.DEFERRED: ("PodResizePending", "Deferred"),
@@ -54,6 +55,7 @@ def lease(name: str, renewed: datetime) -> JsonMapping:
 
 def status(refusal: ApiRefusal) -> JsonMapping:
     """A refusal."""
+    # in the body too, as an API server does: not every client hands on the header
     details: dict[str, object] = {} if refusal.after is None else {"retryAfterSeconds": int(refusal.after)}
     if refusal.cause:
         details["causes"] = [{"reason": refusal.cause, "message": refusal.message}]
@@ -70,6 +72,7 @@ def status(refusal: ApiRefusal) -> JsonMapping:
 def metadata(pod: Pod) -> JsonMapping:
     """A pod's metadata."""
     replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
+    # not the Deployment: a client has to find it through the ReplicaSet, as in a real cluster
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
     noted = {} if pod.admitted is None else {"annotations": {ADMISSION_NOTE: admission_notes.write(pod.admitted)}}
     return {
@@ -90,6 +93,7 @@ def _container(pod: Pod, name: str) -> JsonMapping:
 
 def _resources(requests: Amounts, limits: Amounts) -> JsonMapping:
     spelled = {"requests": quantities.spell_amounts(requests), "limits": quantities.spell_amounts(limits)}
+    # API servers leave empty amounts out, too
     return {kind: texts for kind, texts in spelled.items() if texts}
 
 
@@ -106,6 +110,7 @@ def _status(pod: Pod) -> JsonMapping:
 
 
 def _container_status(container: ContainerSeen, kill: OOMKill | None) -> JsonMapping:
+    # the kill already counts the restart that is still to come
     waiting = kill is not None and kill.restarts > container.restarts
     state: JsonMapping = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {}}
     ended: JsonMapping = {}
@@ -137,6 +142,7 @@ def metrics(usage: PodUsage) -> JsonMapping:
 def _usage(used: Amounts) -> JsonMapping:
     spelled = {}
     if used.cpu is not None:
+        # whole nanocores and KiB, as the cluster computes them: over HTTP and in memory the numbers are the same
         spelled["cpu"] = f"{round(used.cpu * NANO)}n"
     if used.memory is not None:
         spelled["memory"] = f"{used.memory // KIB}Ki"

@@ -48,12 +48,14 @@ class SimulatedContainer:
     restarts: int = 0
     killed: int | None = None
     ran_from: int = 0
+    # the newest steps alone: right after a start usage is averaged over what there is
     nanocores: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW // STEP))
     memory: int = 0
 
     @property
     def ready(self) -> bool:
         """Up for at least one whole step."""
+        # no probe is simulated, so work done is the sign
         return bool(self.nanocores)
 
     def step(self, now: int, share: float = 1.0) -> None:
@@ -61,6 +63,7 @@ class SimulatedContainer:
         if self.started is None:
             if self.restart_at is not None and now < self.restart_at:
                 return
+            # the step in which it starts has no usage yet
             self._start(now)
             return
         if self.shape is None:
@@ -69,6 +72,7 @@ class SimulatedContainer:
         load = self.shape(LoadMoment(self.seed, Seconds(now), Seconds(now - self.started)))
         wanted = load.cores * share
         cores = wanted if self.limits.cpu is None else min(wanted, self.limits.cpu)
+        # whole KiB, for metrics-server's JSON has no finer unit
         memory = max(KIB, load.memory // KIB * KIB)
         if self.limits.memory is not None and memory > self.limits.memory:
             self._kill(now)
@@ -81,16 +85,19 @@ class SimulatedContainer:
         return sum(self.nanocores) // len(self.nanocores)
 
     def _start(self, now: int) -> None:
+        # the first start is no restart
         if self.killed is not None:
             self.restarts += 1
         self.started, self.restart_at = now, None
 
     def _kill(self, now: int) -> None:
         self.ran_from = now if self.started is None else self.started
+        # before `delay` is used: after a run that was long enough the back-off begins anew
         if now - self.ran_from > CALM_AFTER:
             self.delay = 0
         self.killed, self.started, self.restart_at = now, None, now + self.delay
         self.delay = min(BACK_OFF_MOST, max(BACK_OFF_FIRST, 2 * self.delay))
+        # what the run that ended used is no usage of the next one
         self.nanocores.clear()
         self.memory = 0
 
@@ -145,6 +152,7 @@ class SimulatedPod:
 
     def apply_resize(self) -> None:
         """What was asked for is in force."""
+        # at once, where a kubelet changes memory and CPU one after the other
         for container in self.containers:
             container.requests, container.limits = container.asked_requests, container.asked_limits
         self.resize = ResizeState.NONE
@@ -162,15 +170,17 @@ def total(requests: Iterable[Amounts]) -> tuple[int, int]:
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
     """The pod as it is now, made anew where something in it changed. Its version only says whether anything did."""
     condition = _condition(pod)
+    # most pods are as they were at each of thousands of looks a day
     if pod.described is None or condition != pod.described_in:
         pod_now = _described(cluster, pod)
+        # a hash of what is shown, so pods that look alike in two runs have one version
         pod.described = replace(pod_now, version=hashlib.blake2b(repr(pod_now).encode(), digest_size=8).hexdigest())
         pod.described_in = condition
     return pod.described
 
 
 def _condition(pod: SimulatedPod) -> tuple[object, ...]:
-    """All that a description is made of and that may change. Most pods are as they were at each of thousands of looks a day."""
+    """All that a description is made of and that may change."""
     containers = (
         (c.requests, c.limits, c.asked_requests, c.asked_limits, c.restarts, c.ready, c.killed, c.ran_from, c.started is None)
         for c in pod.containers
@@ -200,6 +210,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
 def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
     """What the pod's containers at work used."""
     at_work = (container for container in pod.containers if container.ready)
+    # CPU is a rate and needs the window; memory is a state, so its newest value counts
     containers = {c.name: Amounts(Cores(c.averaged() / NANO), Bytes(c.memory)) for c in at_work}
     return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
 

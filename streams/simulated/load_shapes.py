@@ -40,6 +40,7 @@ def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
 
     def shape(moment: LoadMoment) -> Load:
         day = daylight(moment.time)
+        # 15 % of noise, new each minute; every container has a seed of its own, so replicas do not move in step
         cores = (low + (high - low) * day) * (0.85 + 0.3 * chance(moment, every=60))
         return _load(cores, memory + swing * day + 4 * chance(moment, every=300, salt=1))
 
@@ -50,7 +51,9 @@ def rush(*, low: float, high: float, hour: float, memory: int, hours: float = 1.
     """A service with a peak each day: `low` cores, and around an hour of the day (UTC) up to `high`, for a few times `hours`."""
 
     def shape(moment: LoadMoment) -> Load:
+        # the shorter way round the clock, so a rush about midnight has both its sides
         away = (moment.time / 3600 - hour + 12) % 24 - 12
+        # a bell, of which `hours` is the standard deviation
         cores = low + (high - low) * math.exp(-((away / hours) ** 2) / 2)
         return _load(cores * (0.95 + 0.1 * chance(moment, every=60)), memory * (0.95 + 0.05 * chance(moment, every=300, salt=1)))
 
@@ -62,6 +65,7 @@ def bursty(*, calm: float, burst: float, memory: int, burst_memory: int, often: 
 
     def shape(moment: LoadMoment) -> Load:
         bursting = chance(moment, every=600, salt=2) < often
+        # CPU and memory burst together, as requests that are served need both
         cores, mib = (burst, burst_memory) if bursting else (calm, memory)
         return _load(cores * (0.8 + 0.4 * chance(moment, every=60)), mib * (0.97 + 0.03 * chance(moment, every=60, salt=1)))
 
@@ -81,9 +85,11 @@ def batch(*, every: Seconds, busy: Seconds, cores: float, memory: int) -> Shape:
     """Works for `busy` seconds of each `every`, and sleeps on a tenth of its memory in between."""
 
     def shape(moment: LoadMoment) -> Load:
+        # by the epoch and not by the container's age, so all replicas of a batch work at one time
         into = moment.time % every
         if into >= busy:
             return _load(0.005, memory * 0.1)
+        # grows with the work, so the first minutes of a trace do not show the peak
         grown = min(1.0, 0.4 + into / busy)
         return _load(cores * (0.9 + 0.2 * chance(moment, every=60)), memory * grown)
 
@@ -110,6 +116,7 @@ def starter(*, low: float, high: float, memory: int, peak: int, lasts: Seconds =
 
     def shape(moment: LoadMoment) -> Load:
         cores = (low + (high - low) * daylight(moment.time)) * (0.85 + 0.3 * chance(moment, every=60))
+        # 20 s is past the first step, so the container is ready and serves before its peak
         return _load(cores, peak if 0 <= moment.age - 20 < lasts else memory)
 
     return shape
@@ -127,9 +134,11 @@ def chance(moment: LoadMoment, *, every: int, salt: int = 0) -> float:
 
 def hashed(seed: int, slot: int, salt: int = 0) -> float:
     """A number in [0, 1) that follows from the three."""
+    # odd factors, so that seeds and slots that differ by one give numbers without likeness
     x = (seed * 0x9E3779B97F4A7C15 + slot * 0xD1342543DE82EF95 + salt * 0xBF58476D1CE4E5B9 + 0x2545F4914F6CDD1D) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    # 53 bits are what a float holds exactly
     return ((x ^ (x >> 31)) >> 11) / (1 << 53)
 
 

@@ -45,6 +45,7 @@ class Scheduler:
     def node_left(self, name: str) -> None:
         """A node is gone, with what its pods took."""
         del self._free[name]
+        # pods that were bound there must not give anything back to a later node of that name
         self._claims = {uid: claimed for uid, claimed in self._claims.items() if claimed[0] != name}
 
     def free(self, node: str) -> Room:
@@ -67,10 +68,12 @@ class Scheduler:
         ]
         if not fitting:
             hopeless.add(alike)
+        # spreads pods, as Kubernetes' default LeastAllocated does; the name settles ties, so that every run places alike
         return min(fitting, key=lambda name: (-self._free[name][0], name), default=None)
 
     def bind(self, pod: SimulatedPod, node: str) -> None:
         """A pod takes its room on a node; again, if its requests have changed."""
+        # first gives back its old claim, so that a resized pod counts once
         self.release(pod)
         wanted = claim(pod)
         self._claims[pod.name.uid] = node, wanted
@@ -94,12 +97,14 @@ def takes(node: ClusterNode, selector: Mapping[str, str], tolerations: Iterable[
 
 def fits(wanted: tuple[int, ...], left: tuple[int, ...]) -> bool:
     """Whether there is room in all."""
+    # what is not asked for fits also where a node is overcommitted in it; a resize compares no pods and GPUs
     return all(amount <= 0 or amount <= room for amount, room in zip(wanted, left, strict=False))
 
 
 def _tolerates(toleration: PodToleration, taint: Json) -> bool:
     if toleration.effect not in ("", taint.get("effect")) or toleration.key not in ("", taint.get("key")):
         return False
+    # without a key only `Exists` tolerates, as the API server's validation has it
     return toleration.operator == "Exists" or (bool(toleration.key) and toleration.value == (taint.get("value") or ""))
 
 

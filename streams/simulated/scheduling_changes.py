@@ -48,6 +48,7 @@ def pod_json(shown: Pod, simulated: SimulatedPod) -> JsonMapping:
     if deployment.gpus:
         spec["containers"] = [
             *spec["containers"],  # type: ignore[misc]  # a list, as written above
+            # a container of its own, for GPUs are no amounts of the simulated containers
             {"name": "gpus", "resources": {"requests": {GPUS: str(deployment.gpus)}}},
         ]
     if shown.node is None:
@@ -91,6 +92,7 @@ class SchedulingChanges:
             self._nodes(seen, gone)
             self._pods(seen, gone)
             self._looked = True
+            # at each look: what a budget allows changes with every pod
             seen += [
                 ("poddisruptionbudgets", dict(self._budget(deployment)))
                 for deployment in self._cluster.deployments
@@ -99,6 +101,7 @@ class SchedulingChanges:
         return ObjectChanges(seen, gone)
 
     def _nodes(self, seen: list[tuple[str, Json]], gone: list[ObjectName]) -> None:
+        # the first look tells everything, as the list does before a watch
         there = [] if self._looked else [node.name for node in self._cluster.nodes]
         for name in dict.fromkeys((*there, *self._cluster.nodes.take_changes())):
             node = self._cluster.nodes.get(name)
@@ -115,6 +118,7 @@ class SchedulingChanges:
             if pod is None:
                 gone.append(ObjectName("pods", name, namespace, uid))
                 continue
+            # once: whoever has it knows the owner of all further pods
             if pod.replica_set not in self._replica_sets:
                 self._replica_sets[pod.replica_set] = pod.deployment
                 wanted = max(self._cluster.wanted(pod.deployment), 1)

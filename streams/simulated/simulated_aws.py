@@ -92,11 +92,13 @@ class SimulatedAws:
         """The first moment: what every group wants runs already, and has joined."""
         self._now = now
         for state in self._groups.values():
+            # machines of the beginning have been there for long, so nobody waits for them to boot
             for _ in range(state.desired):
                 self._join(self._launch(state, now), now)
 
     def advance(self, now: int) -> list[str]:
         """Let time pass; the names of nodes that left with their machines."""
+        # counted before anything changes, for the time that has passed belongs to what was there
         for state in self._groups.values():
             self._count(state, now - self._now)
         self._now = now
@@ -116,7 +118,9 @@ class SimulatedAws:
         self.machine_hours.price += hours * state.spec.price
 
     def _choose_victims(self, state: _GroupState) -> None:
+        # instances that are on their way out do not count towards the desired size, as at AWS
         staying = [instance for instance in state.instances.values() if instance.ordered_to_end is None]
+        # by id where ages are equal, so that the same run ends the same machines
         bare = sorted((instance for instance in staying if not instance.protected), key=attrgetter("launched", "id"))
         for instance in bare[: max(len(staying) - state.desired, 0)]:
             instance.ordered_to_end = self._now
@@ -129,7 +133,9 @@ class SimulatedAws:
         ]
         for instance in over:
             del state.instances[instance.id]
+            # kept, for EC2 goes on showing an instance that has ended
             self._ended[instance.id] = instance
+            # an instance may be ended before its node has joined
             if instance.node:
                 self._nodes.leave(instance.node)
         return [instance.node for instance in over if instance.node]
@@ -154,6 +160,7 @@ class SimulatedAws:
         return instance
 
     def _join(self, instance: SimulatedInstance, now: int) -> None:
+        # the number of the instance is unique, so a node's name never comes again
         instance.node = f"{instance.group.name}-{self._born_number(instance)}"
         size, spec = self.sizes[instance.group.name], instance.group
         node = SimulatedNode(
@@ -280,8 +287,10 @@ class SimulatedAws:
             answer = f"ValidationError: Instance Id not found - {asked['InstanceId']}"
             raise _refused("terminating", asked["InstanceId"], answer, OutcomeDetail.NOT_FOUND)
         state = self._groups[instance.group.name]
+        # a second order changes nothing, and above all does not lower the size again
         if instance.ordered_to_end is None:
             if asked["ShouldDecrementDesiredCapacity"]:
+                # refused as a whole: the instance stays if the size cannot go down with it
                 if state.desired <= state.spec.least:
                     answer = f"ValidationError: Currently, desiredSize equals minSize ({state.spec.least})"
                     raise _refused("terminating", instance.id, answer, OutcomeDetail.AT_LIMIT)
@@ -353,6 +362,7 @@ def _node_labels(group: SimulatedNodeGroup, size: InstanceSize) -> dict[str, str
         "kubernetes.io/arch": size.architecture,
         "kubernetes.io/os": "linux",
         INSTANCE_TYPE: group.instance_type,
+        # a zone is its region with a letter behind it
         "topology.kubernetes.io/region": group.zone[:-1],
         "topology.kubernetes.io/zone": group.zone,
     }

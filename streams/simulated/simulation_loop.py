@@ -54,11 +54,14 @@ class SimulationLoop:
         """Process one tick: advance, scrape when it is due, let consumers act."""
         self.cluster.advance(at)
         if at >= self._due:
+            # from this tick and not from the last due time: after a jump of the clock there is one scrape and not a row of them
             self._due = at + self.period
             try:
                 self.scrape(at)
+            # a scrape that fails is a hole in the usage, as in a real cluster, and no reason to stop time
             except EdgeError as error:
                 _log.warning("a scrape failed", at=at.isoformat(), error=str(error))
+        # last, so that consumers see the cluster as it is after the tick
         self.after()
 
     def run(self, stop: threading.Event) -> None:

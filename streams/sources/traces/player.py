@@ -77,6 +77,7 @@ class TraceMoments:
     def shift(self, loop: int = 0) -> Seconds:
         """What to add to the trace's seconds to get Unix time."""
         trace, start = self._trace, self._playback.start
+        # two steps: one until the pods of a loop are gone, one until the next loop's first scrape
         length = trace.last - trace.first + 2 * trace.step
         if start is not None:
             shift = times.to_seconds(start) - (trace.first if trace.is_unix else 0.0)
@@ -92,6 +93,7 @@ class TraceMoments:
             before: datetime | None = None
             for scrape in trace.scrapes():
                 at = facts.at(scrape.at)
+                # a trace may have two scrapes of one time, and a tick between them would end that time too early
                 if before is not None and at > before:
                     yield TraceMoment(before, (), ends=True)
                 before = at
@@ -133,8 +135,10 @@ class TracePlayer:
             batch += [fact.record(self._context.codec) for fact in moment.facts]
             self._rows += moment.rows
             ticks = moment.ends and self._playback.base is None
+            # with a time base each moment goes out when it is due; at full speed records are gathered
             if ticks or (batch and (base is not None or len(batch) >= BATCH)):
                 if ticks:
+                    # before the tick, because a turn takes what is in the log before its tick
                     self._append(batch, at)
                     self._clock.write(times.nearest_ms(at))
                     self._records, batch = self._records + 1, []
@@ -160,6 +164,7 @@ class TracePlayer:
         """The time base to wait by; None at full speed."""
         if self._playback.base is not None or not self._playback.speed:
             return self._playback.base
+        # so that the first scrape is due now
         origin = round((self._trace.first + self.shift()) * 1000)
         return TimeBase(origin, self._now(), self._playback.speed)
 

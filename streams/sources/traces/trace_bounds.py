@@ -49,13 +49,16 @@ def connect(
         "memory_limit": MEMORY,
         "temp_directory": str(folder),
         "threads": threads,
+        # a trace must not make DuckDB fetch and load code
         "autoload_known_extensions": False,
         "autoinstall_known_extensions": False,
     }
     db = duckdb.connect(database or ":memory:", read_only=only_read, config=config)
     allowed = ", ".join(quoted(path) for path in readable)
+    # allowed first: once access is off, DuckDB lets nobody add a path
     db.execute(f"set allowed_paths = [{allowed}]")
     db.execute("set enable_external_access = false")
+    # after this no query can change a setting, whatever the names in a file say
     db.execute("set lock_configuration = true")
     return db
 
@@ -80,11 +83,13 @@ def check_packed(path: Path) -> None:
 
 def _unpacked(path: Path) -> Iterable[bytes]:
     """What a gzip file holds, at most `_AT_ONCE` bytes at a time."""
+    # 16 asks for a gzip header
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     with path.open("rb") as file:
         while packed := file.read(_AT_ONCE):
             while packed:
                 try:
+                    # a bounded piece at a time, so that a bomb is noticed after the bound and not when memory is full
                     yield unpacker.decompress(packed, _AT_ONCE)
                 except zlib.error:  # DuckDB says what is broken
                     return
@@ -101,16 +106,19 @@ def check_columns(path: Path, present: "Sequence[str]") -> None:
 
 def check_parquet(db: Any, path: Path, columns: "Iterable[TraceColumn]") -> None:
     """Whether its rows are few enough, and each value of the columns that are read short enough. Raises BadInput."""
+    # from the footer, which says it without a look at any page
     rows = db.execute(f"select num_rows from parquet_file_metadata({quoted(path)})").fetchone()[0]  # noqa: S608  # quoted
     _check_rows(path, int(rows), _most_rows(path))
     types = {name: kind for name, kind, *_ in db.execute("describe file").fetchall()}
     columns = list(columns)
     for column in columns:
         kind = str(types[column.name])
+        # a nested type means nothing in a trace, and its length cannot be asked for
         if kind not in _LENGTHS and (kind.endswith("]") or not kind.startswith(_SCALARS)):
             raise BadInput(
                 f"the column '{column.name}' of the trace '{path}' is {kind[:100]}; a text, number or time is expected"
             )
+    # DuckDB unpacks a page and a dictionary as a whole
     heavy = parquet_bounds.too_large(db, "file", dict.fromkeys(column.quoted for column in columns))
     if heavy is not None:
         why = f"a page or a dictionary for which {MEMORY} of memory, the most, are too little"

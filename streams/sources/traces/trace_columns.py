@@ -74,7 +74,9 @@ class TraceColumn:
 
 def find_columns(present: Sequence[str], file: str) -> dict[str, TraceColumn]:
     """The columns of a trace by what they hold. Raises BadInput when one of NEEDED is missing."""
+    # exporters disagree about capital letters
     there = {name.lower(): name for name in present}
+    # the first alias wins, for a file may have both `cpu_cores` and `cpu_millicores`
     columns = {
         what: TraceColumn(there[name], factor)
         for what, aliases in ALIASES.items()
@@ -104,6 +106,7 @@ class TraceFile:
 
 def most(what: str) -> float:
     """The largest number that a column may hold, in cores, bytes, kills or seconds."""
+    # times may be negative, for a trace may count from any moment
     if what == "time":
         return bounds.LAST_SECOND
     if what == "oom_kills":
@@ -135,11 +138,13 @@ def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterat
     if not looks:
         return
     counts = ", ".join(f"count(*) filter (where {where})" for _, _, where, _ in looks)
+    # one pass over the file for all columns; only a fault costs another one
     numbers = db.execute(f"select {counts} from ({file.source})").fetchone()  # noqa: S608  # quoted names
     for count, (what, column, where, is_word) in zip(numbers, looks, strict=True):
         if not count:
             continue
         shown = f"left(cast({column.quoted} as varchar), {_SHOWN})"
+        # the first by place, so that the same file gives the same sentence
         row, cell = db.execute(
             f"select place + 1, {shown} from ({file.source}) where {where} order by place limit 1"  # noqa: S608  # quoted names
         ).fetchone()
@@ -155,10 +160,12 @@ def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterat
 
 def _faulty(what: str, column: TraceColumn, *, text: bool) -> Iterator[tuple[str, bool]]:
     """SQL for the impossible cells, and whether they are words instead of numbers."""
+    # NULL for a word, where a cast would end the whole query
     number = f"try_cast({column.quoted} as double)"
     if text:
         yield f"{column.quoted} is not null and {number} is null", True
     value = f"({number} * {column.factor!r})"
+    # NaN is how many exporters write "absent", so it is a fault of a time alone
     yield f"not ({believable(what, value)})" + ("" if what == "time" else f" and not isnan({value})"), False
 
 
@@ -167,6 +174,7 @@ def _vouched(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> fr
     quoted = file.path.replace("'", "''")
     stated = db.execute(
         "select path_in_schema, min(try_cast(stats_min_value as double)), max(try_cast(stats_max_value as double)), "  # noqa: S608  # quoted
+        # statistics are optional: one row group without them, and the column has to be read
         "bool_and(try_cast(stats_min_value as double) is not null and try_cast(stats_max_value as double) is not null) "
         f"from parquet_metadata('{quoted}') group by 1"
     ).fetchall()

@@ -47,6 +47,7 @@ class TraceFacts:
         self._trace, self._cluster, self._shift = trace, cluster, shift
         self._pods = _pods(trace, cluster, life)
         self._pod_of = {who: pod for pod in self._pods for who in pod.who}
+        # reversed, so that the next to go is taken from the end
         self._ends = sorted(self._pods, key=lambda pod: (pod.last, pod.name.uid), reverse=True)
         self._requests = [(column, name) for column, name in enumerate(REQUESTS) if trace.has(name)]
         self._amounts = np.full((len(trace.names), len(REQUESTS)), np.nan)
@@ -55,6 +56,7 @@ class TraceFacts:
 
     def at(self, second: float) -> datetime:
         """Event time of a second of the trace."""
+        # whole milliseconds, as ticks have them: a float's last digits must not decide which comes first
         return times.from_ms(round((second + self._shift) * 1000))
 
     def about_pods(self, scrape: TraceScrape) -> Iterator[PodDeleted | PodChanged | ContainerOOMKilled]:
@@ -66,10 +68,12 @@ class TraceFacts:
             now, before = scrape.numbers[name], self._amounts[who, column]
             other = now != before
             if other.any():
+                # NaN differs from itself, and absent before and now is no change
                 changed |= other & ~(np.isnan(now) & np.isnan(before))
                 self._amounts[who, column] = now
         if changed.any():
             self._there[who] = True
+            # a pod once, though several of its containers may have changed
             pods = {id(pod): pod for pod in (self._pod_of[i] for i in who[changed].tolist())}
             yield from (self._changed(pod, self.at(scrape.at)) for pod in pods.values())
         if self._trace.has("oom_kills"):
@@ -82,6 +86,7 @@ class TraceFacts:
             yield PodDeleted(self.at(pod.last + self._trace.step), pod.workload, pod.name)
 
     def _changed(self, pod: TracePod, at: datetime) -> PodChanged:
+        # a trace does not say when a pod was created, so its first sample stands for it
         pod.created = pod.created or at
         there = [i for i in pod.who if self._there[i]]
         containers = tuple(
@@ -98,6 +103,7 @@ class TraceFacts:
             i = int(scrape.who[row])
             pod, (request, limit) = self._pod_of[i], _amounts(self._amounts[i])
             at, name = self.at(scrape.at), self._trace.names[i].container
+            # an event for each kill, as the API shows them, so that counts of restarts go up by one
             for _ in range(int(kills[row])):
                 self._restarts[i] += 1
                 restarts = int(self._restarts[i])
@@ -123,6 +129,7 @@ class FactRouter:
 
     def __init__(self, trace: Trace, topics: Topics, cluster: str) -> None:
         self._trace, self._topics, self._cluster = trace, topics, cluster
+        # names never change within a trace, so keys and partitions are computed once and not for each row
         self._keys = [Workload(cluster, n.namespace, n.kind, n.workload).key for n in trace.names]
         self._partitions = np.array([topics.partition_of(key) for key in self._keys])
         self._columns: dict[bytes, Columns] = {}
@@ -151,6 +158,7 @@ class FactRouter:
 
     def _names(self, who: Any) -> Columns:
         """The same tuples for the same containers, so that the codec recognises them."""
+        # the bytes of the indexes are a cheap key; a tuple of thousands of texts is not
         mark = who.tobytes()
         names = self._columns.get(mark)
         if names is None:
@@ -169,6 +177,7 @@ class FactRouter:
 
 def _parts(partitions: Any) -> Iterator[tuple[int, Any]]:
     """Each partition with the indexes of its rows, at most ROWS at a time."""
+    # always so where a topic has one partition, as in a backtest; a slice copies nothing
     if len(partitions) and (partitions == partitions[0]).all():
         yield from ((int(partitions[0]), slice(first, first + ROWS)) for first in range(0, len(partitions), ROWS))
         return
@@ -183,6 +192,7 @@ def _pods(trace: Trace, cluster: str, life: int) -> list[TracePod]:
     pods: dict[tuple[str, str, str], TracePod] = {}
     for i, name in enumerate(trace.names):
         key = (name.namespace, name.workload, name.pod)
+        # names come again in later loops, and a pod of another loop is another pod
         uid = f"{name.namespace}.{name.workload}.{name.pod}.{life}"
         pod = pods.setdefault(
             key,

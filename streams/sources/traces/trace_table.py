@@ -145,12 +145,14 @@ class Trace:
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
         journal = part.database.with_name(f"{part.database.name}.wal")  # DuckDB looks for it, though a closed database has none
         readable = (part.path, part.database, journal)
+        # one thread, as every process has such a part
         self._db = trace_bounds.connect(None, Path(self._folder.name), readable=readable, threads=1)
         self._db.execute(f"attach {trace_bounds.quoted(part.database)} as whole (read_only)")
         self._db.execute("use whole")
         self._holds, self._in_file, self._scraped, self.step = part.columns, part.in_file, part.scraped, part.step
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         self._db.execute(
+            # numbered anew, because `who` of a part is an index into the part's own names
             "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) "
             "from names where who in (select unnest(?))",
             [list(part.who)],
@@ -186,6 +188,7 @@ class Trace:
         reader = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".gz": "read_csv"}.get(self.path.suffix)
         if reader is None:
             raise BadInput(f"'{self.path}' is no trace: a name in .parquet, .csv, .tsv or .csv.gz is expected")
+        # before DuckDB opens it, which would unpack a bomb
         if self.path.suffix == ".gz":
             trace_bounds.check_packed(self.path)
         file = trace_bounds.quoted(self.path)
@@ -215,15 +218,18 @@ class Trace:
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
         row = ", file_row_number as place" if self._in_groups else ""
+        # an impossible time becomes NULL, and its row is passed over
         time = f"case when {trace_columns.believable('time', self._time())} then {self._time()} end"
         self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
         named = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
             "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "  # noqa: S608  # our own words
+            # a container has one kind; should rows differ, the first by name, so that it is the same in each run
             "(select container, workload, pod, namespace, min(kind) as kind, min(t) as first, max(t) as last from clean "
             f"where t is not null and {named} group by container, workload, pod, namespace)"
         )
         most = trace_bounds.MOST_CONTAINERS
+        # one more than the most is enough to see that there are too many
         names = f"select container, workload, pod, namespace, kind, first, last from names order by who limit {most + 1}"  # noqa: S608  # a number
         rows = self._db.execute(names).fetchall()
         if not rows:
@@ -246,6 +252,7 @@ class Trace:
         if (what == "container" and "pod" not in self._holds) or (what in _WITHOUT and what not in self._holds):
             return f"'{_WITHOUT[what]}'"
         column = self._holds.get(what, self._holds["container"])
+        # an empty name is no name, and its rows are left out
         return f"nullif(replace(cast({column.quoted} as varchar), '/', '-'), '')"
 
     def _name_key(self) -> str:
@@ -330,6 +337,7 @@ class Trace:
         """All rows in order of time, with about CHUNK rows in memory at a time."""
         for low, high, at in self._ranges():
             chunk = self._db.execute(self._rows, [low, high]).fetchnumpy()
+            # DuckDB's sort leaves rows that are equal in scrape, container and time in any order; the order in a file is its own
             ordered = _in_order({name: np.asarray(column) for name, column in chunk.items()}, distinguish=not self._in_file)
             yield from _split(ordered) if self._whole else _at_each(at, _split(ordered), self._numbers)
 
@@ -377,6 +385,7 @@ def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
     edges = (np.flatnonzero(at[1:] != at[:-1]) + 1).tolist()
     fresh = who[1:] != who[:-1]
     for begin, end in zip([0, *edges], [*edges, len(at)], strict=True):
+        # nearly always no container stands twice, and slices copy nothing
         if fresh[begin : end - 1].all():
             rows = slice(begin, end)
             yield TraceScrape(float(at[begin]), who[rows], {name: column[rows] for name, column in numbers.items()})
