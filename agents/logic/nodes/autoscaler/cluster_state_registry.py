@@ -21,16 +21,14 @@ FACTS_LATE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StateSettings:
-    """Seconds that a node may take to appear and to become ready, and how many unready nodes are still healthy.
-
-    `by_group`: nodes that fail to come are their own group's trouble. Without it, upstream's rules count: no node is awaited
-    that nobody asked for or whose group is backed off, and an instance that never became a node backs off no group.
-    """
+    """Seconds that a node may take to appear and to become ready, and how many unready nodes are still healthy."""
 
     max_provision: float = 900.0
     max_startup: float = 900.0
     ok_unready: int = 3
     max_unready_percent: float = 45.0
+    # Nodes that fail to come are their own group's trouble. Without it, upstream's rules count: no node is awaited that nobody
+    # asked for or whose group is backed off, and an instance that never became a node backs off no group.
     by_group: bool = False
 
 
@@ -41,7 +39,7 @@ class SeenInstance:
     name: str
     group: str
     deleting: bool = False
-    error: ScaleUpFailure | None = None
+    error: ScaleUpFailure | None = None  # It is being created, and that failed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class NodeAutoscalerSettings:
     scale_down: ScaleDownSettings = field(default_factory=ScaleDownSettings)
     drain: DrainSettings = field(default_factory=DrainSettings)
     delays: ScaleDownDelays = field(default_factory=ScaleDownDelays)
-    soft_taints: int = 10
+    soft_taints: int = 10  # Most of them changed at once, 0 for none at all.
     shrink: bool = True
     from_zero: bool = True
     enforce_minimum: bool = False
@@ -173,13 +173,7 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class CarriedState:
-    """Timers and books of one cluster; times in seconds since the epoch.
-
-    `since`: when an instance without a node was first seen; `unneeded`: since when a node is not needed; `failed`: until when a
-    failed simulation of its removal counts. `interval` is None before the second look. `stumbles`: when a removal failed in a
-    group; `growths`: when it grew; `kept_size`: until when its size is not lowered; `late` and `starting` are those of
-    `ClusterStateRegistry`, `roomy` is that of `NodeAutoscaler`.
-    """
+    """Timers and books of one cluster; times in seconds since the epoch."""
 
     grown: float
     deleted: float
@@ -187,19 +181,19 @@ class CarriedState:
     requests: Mapping[str, ScaleUpRequest] = field(default_factory=dict)
     wrong: Mapping[str, WrongSize] = field(default_factory=dict)
     leaving: tuple[tuple[str, float], ...] = ()
-    since: Mapping[str, float] = field(default_factory=dict)
+    since: Mapping[str, float] = field(default_factory=dict)  # When an instance without a node was first seen.
     backoff: Mapping[str, BackoffEntry] = field(default_factory=dict)
-    unneeded: Mapping[str, float] = field(default_factory=dict)
-    failed: Mapping[str, float] = field(default_factory=dict)
+    unneeded: Mapping[str, float] = field(default_factory=dict)  # Since when a node is not needed.
+    failed: Mapping[str, float] = field(default_factory=dict)  # Until when a failed simulation of its removal counts.
     looked: float | None = None
-    interval: float | None = None
+    interval: float | None = None  # None before the second look.
     given_up: Mapping[str, int] = field(default_factory=dict)
-    late: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()  # With `starting`, those of `ClusterStateRegistry`.
     starting: tuple[str, ...] = ()
-    stumbles: Mapping[str, float] = field(default_factory=dict)
-    kept_size: Mapping[str, float] = field(default_factory=dict)
-    roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-    growths: Mapping[str, float] = field(default_factory=dict)
+    stumbles: Mapping[str, float] = field(default_factory=dict)  # When a removal failed in a group.
+    kept_size: Mapping[str, float] = field(default_factory=dict)  # Until when its size is not lowered.
+    roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # That of `NodeAutoscaler`.
+    growths: Mapping[str, float] = field(default_factory=dict)  # When it grew.
 
 
 def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: float) -> NodeAutoscaler:

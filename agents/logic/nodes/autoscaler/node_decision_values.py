@@ -74,15 +74,13 @@ class NodeDecisions:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPicture:
-    """What all steps of one decision look at. `cluster` takes up the pods that the steps place.
-
-    `shrink`, `explain` and `replace` are what was asked for; see `decision_steps.decide`.
-    """
+    """What all steps of one decision look at. `cluster` takes up the pods that the steps place."""
 
     world: NodeDecisionInputs
     cluster: ScheduledCluster
     around: ExpanderContext
     now: float
+    # This and what follows was asked for; see `decision_steps.decide`.
     shrink: bool
     explain: int
     replace: ReplacementRequest

@@ -85,6 +85,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     learned = {fact.group: state.patterns.get(prefix + fact.group) for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook.begun(state, cluster, settings, now, devices)
+    # By name, so that a replay has the same rows.
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
     waiting = state.ready_index().waiting(cluster)
@@ -201,6 +202,7 @@ class _NodeLook:
         made = state.conversions.of(key, fact)
         group = "" if instance is None else instance.group
         plan = state.plans.get(f"{self.cluster}/node/{fact.node}")
+        # For so long only: a device that never comes must not keep its node out for ever.
         young = made.created + self.settings.max_startup > self.now
         incomplete = young and group_patterns.incomplete(fact, self.devices.get(group, frozenset()))
         return NodeRow(

@@ -96,6 +96,7 @@ MOST_NODE_DEMANDS = 250
 MOST_NODE_VALUES = 2500
 """Demands of one pod on the labels of its node, of its affinity and its volumes together, and their values."""
 NOT_UNDERSTOOD = "not understood"
+# Kubelets that tell limits of volumes among a node's resources put the driver behind this.
 ATTACHABLE = "attachable-volumes-"
 
 
@@ -118,6 +119,7 @@ def like(fact: NodeDetailsChanged, passing: TransientTaints) -> SchedulingNode:
     taints = tuple(taint for taint in made.taints if not passing.passes(taint.key))
     labels = tuple(pair for pair in made.labels if pair[0] != HOSTNAME)
     name = f"new node like {fact.node}"
+    # A cordon is of that node alone.
     return replace(made, name=name, taints=taints, unschedulable=False, labels=pairs({**dict(labels), HOSTNAME: name}))
 
 
@@ -291,12 +293,10 @@ class ConvertedNode:
 
 
 class NodeConversions:
-    """Nodes as decisions compute with them, by the key of the node, which is its cluster and name.
-
-    Made once for each fact, because few nodes change between two decisions. It follows from the facts, and so is no state.
-    """
+    """Nodes as decisions compute with them, by the key of the node, which is its cluster and name."""
 
     def __init__(self) -> None:
+        # Made once for each fact, because few nodes change between two decisions. It follows from the facts, and so is no state.
         self._made: dict[str, ConvertedNode] = {}
 
     def of(self, key: str, fact: NodeDetailsChanged) -> ConvertedNode:

@@ -59,6 +59,7 @@ def reasons(event: Event) -> Iterator[str]:
     if named is None:
         return
     cluster = str(getattr(event, "cluster", ""))
+    # Keys are split at slashes, so such a name would stand for another cluster.
     if not cluster or "/" in cluster:
         yield f"cluster is '{cluster}'; a cluster has a name without slashes"
     for name in named:

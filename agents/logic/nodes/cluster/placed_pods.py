@@ -18,11 +18,7 @@ GATED = "SchedulingGated"
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod as the scaler keeps it. `shape` is the key of its shape; times in seconds; `place` only of one that waits.
-
-    `nominated`: it is not on its node yet, but the scheduler makes room for it there. `reason` and `message` are the scheduler's
-    words about a pod that has no node.
-    """
+    """A pod as the scaler keeps it. `shape` is the key of its shape; times are in seconds."""
 
     namespace: str
     name: str
@@ -33,8 +29,10 @@ class PlacedPod:
     deleted: float | None = None
     pinned: str = ""
     waits: bool = False
-    place: Place | None = None
+    place: Place | None = None  # Only of one that waits.
+    # It is not on its node yet, but the scheduler makes room for it there.
     nominated: bool = False
+    # The scheduler's word about a pod that has no node, as `message` is its sentence.
     reason: str = ""
     message: str = ""
 
@@ -162,6 +160,7 @@ class PlacedPodIndex:
     def put(self, key: str, pod: PlacedPod) -> None:
         """Add or replace a pod."""
         self.remove(key)
+        # Which node it is meant for matters only as long as it is on none.
         nature = self.nature(pod.shape, "" if pod.node else pod.pinned, terminating=pod.deleted is not None)
         made = SchedulablePod(pod.name, nature, pod.phase.value, pod.created, pod.deleted)
         cluster = key.split("/", 1)[0]

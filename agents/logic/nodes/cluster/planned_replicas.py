@@ -40,11 +40,13 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
                 before, expires = state.planned.get(event.workload.key), times.to_seconds(event.expires)
                 since = min(times.to_seconds(event.at), now)
                 if event.upcoming is not None:
+                    # Nodes are to be there until the pods that are forecast have had time to come.
                     expires += max((event.upcoming.by - event.at).total_seconds(), 0.0)
                 planned = PlannedReplicas(_wanted(event), since, min(expires, now + LONGEST), record.place)
                 state.planned.upsert(event.workload.key, planned)
                 if planned.replicas > (event.current if before is None else before.replicas):
                     state.call(event.workload.cluster, now)
+            # Of a preview, or after a refusal, nobody carries out what was planned before.
             case ReplicasPlanned() | ReplicasRefused() as event:
                 state.planned.remove(event.workload.key)
             case _:

@@ -284,6 +284,7 @@ class ScalerState:
                 self.call(event.cluster, now)
             case ExpanderPrioritiesGone() as event:
                 held = self.priorities.get(event.cluster)
+                # Another ConfigMap may have taken its place.
                 if held is not None and (held.fact.namespace, held.fact.name) == (event.namespace, event.name):
                     self.priorities.remove(event.cluster)
             case event:
@@ -378,6 +379,7 @@ class ScalerState:
                     self.plans.upsert(key, replace(plan, done=True))
                     group = self.groups.get(f"{event.subject.cluster}/{plan.group}")
                     if group is not None:
+                        # The group may have shown its new size before the outcome came.
                         self._settle(group.fact)
                 else:
                     self.plans.remove(key)

@@ -19,12 +19,12 @@ READY = "Ready"
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The newest fact about a node, and its place in the log. Seconds: since when it is not ready, and since when it is known."""
+    """The newest fact about a node, and its place in the log."""
 
     fact: NodeDetailsChanged
     place: Place
-    unready: float | None = None
-    first: float = 0.0
+    unready: float | None = None  # Since when, in seconds, it is not ready.
+    first: float = 0.0  # Since when it is known.
 
     @property
     def ready(self) -> bool:
@@ -42,18 +42,15 @@ class KnownGroup:
 
 @dataclass(frozen=True, slots=True)
 class LearnedPattern:
-    """The newest node of a group that was in good order, which may be gone, and what its group was then.
-
-    `pods` are those that belong to the node itself. `expected` is how the node was expected to look before it came. `drifted`: it
-    was started from another version than the group's next one.
-    """
+    """The newest node of a group that was in good order, which may be gone, and what its group was then."""
 
     node: NodeDetailsChanged
     instance_type: str = ""
     launch_version: str = ""
     template: NodeTemplateSeen | None = None
-    pods: tuple[PodShapeSeen, ...] = ()
-    expected: NodeTemplateSeen | None = None
+    pods: tuple[PodShapeSeen, ...] = ()  # Those that belong to the node itself.
+    expected: NodeTemplateSeen | None = None  # How the node was expected to look before it came.
+    # It was started from another version than the group's next one.
     drifted: bool = False
 
 
@@ -84,36 +81,29 @@ class KnownNotice:
 
 @dataclass(frozen=True, slots=True)
 class OpenNodePlan:
-    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
-
-    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
-
-    `done`: it was carried out, but the facts do not show it yet.
-    """
+    """A plan about a group or a node without final outcome; `since` and `expires` are seconds."""
 
     id: str
     group: str
     since: float
     expires: float
+    # The size of a group, and for a soft taint 1 where it is set and 0 where it goes.
     after: int = 0
     draining: bool = False
-    done: bool = False
+    done: bool = False  # It was carried out, but the facts do not show it yet.
 
 
 @dataclass(frozen=True, slots=True)
 class AskedExpander:
-    """The last question to an external expander: its id, the groups that it is about, when it was asked and until when it counts.
-
-    Times are seconds. Once it is answered, at `place`, `kept` are the groups that the answer names; else `failed` says why not.
-    """
+    """The last question to an external expander: its id, the groups that it is about, and how long it counts."""
 
     id: str
     groups: tuple[str, ...]
-    since: float
+    since: float  # Seconds.
     until: float
-    kept: tuple[str, ...] = ()
-    failed: str = ""
-    place: Place | None = None
+    kept: tuple[str, ...] = ()  # The groups that the answer names, once there is one.
+    failed: str = ""  # Why there is no answer that could be used.
+    place: Place | None = None  # Where the answer stands.
 
     @property
     def open(self) -> bool:
@@ -169,22 +159,20 @@ NO_ATTENTION = Attention()
 
 @dataclass(frozen=True, slots=True)
 class StartedReplacement:
-    """A group that grew by one so that nodes can go: its plan, the nodes, why they go, and when it was planned, in seconds.
-
-    `node` is the one that came, `ready` when it was ready first or one of `names` was last seen going. `before` and `after` are
-    the prices of an hour of those nodes and of the new one, where it is cheaper. `failed`: why no node comes.
-    """
+    """A group that grew by one so that nodes can go: its plan, the nodes, why they go, and when it was planned, in seconds."""
 
     plan: str
     group: str
     names: tuple[str, ...]
     reason: str
     since: float
-    node: str = ""
+    node: str = ""  # The one that came.
+    # When that was ready first, or one of `names` was last seen going.
     ready: float | None = None
+    # Prices of an hour, of those nodes and of the new one, where it is cheaper.
     before: float = 0.0
     after: float = 0.0
-    failed: str = ""
+    failed: str = ""  # Why no node comes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class SuccessorRequests:
                 if resource in requests:
                     changes[resource] = changes.get(resource, 0) + amount - requests[resource]
         wanted = {
+            # Its init containers and its overhead ask for no less.
             name: max(amount + changes[name], fact.starting.get(name, 0)) if name in changes else amount
             for name, amount in nature.shape.requests
         }

@@ -23,9 +23,11 @@ GIB = 2**30
 # Added to both sides of a price ratio, so that tiny pods do not make it jump.
 STABLE_CPU, STABLE_MEMORY = 500, 500 * 2**20
 """What an imagined pod asks for, in thousandths of a core and bytes."""
+# Source: SimplePreferredNodeProvider in expander/price/preferred.go.
 PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 """The cores of the node that suits a cluster of up to so many nodes; larger clusters suit `PREFERRED_BEYOND`."""
 PREFERRED_BEYOND = 32
+# Upstream's: a node with GPUs is bought for its CPU only where nothing else is to be had.
 GPU_UNFITNESS = 1000.0
 FREE_PODS = 0.01
 """The price of pods that ask for nothing."""
@@ -189,6 +191,7 @@ def _chosen(options: list[ExpanderOption], answer: ExpanderAnswer | None, events
 
 def draw(seed: int, count: int) -> int:
     """One of `count` places, each as likely as the others, and the same for the same seed."""
+    # Not `random`, whose draws may change with Python's version: a replay has to choose the same.
     digest = hashlib.sha256(str(seed).encode()).digest()
     return int.from_bytes(digest[:8]) % count
 

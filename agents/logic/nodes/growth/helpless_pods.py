@@ -12,14 +12,12 @@ from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 
 @dataclass(frozen=True, slots=True)
 class HelplessPods:
-    """Waiting pods of one nature for which no group grows: one of them, how many, and by group what is in the way.
-
-    `barred`: the groups whose new node would take them, but which may not grow.
-    """
+    """Waiting pods of one nature for which no group grows: one of them, how many, and by group what is in the way."""
 
     pod: SchedulablePod
     count: int
     failures: Mapping[str, FilterFailure]
+    # Groups whose new node would take them, but which may not grow.
     barred: Sequence[str]
 
 
@@ -31,6 +29,7 @@ def explained(
     for pod in pods:
         alike.setdefault(pod.nature, []).append(pod)
     helpless = []
+    # Each of them costs a simulation of every kind of group, and a cluster may have thousands of natures.
     for nature, some in list(alike.items())[:most]:
         failures = scale_up.why_not(cluster, groups, cluster.shape(nature.shape))
         barred = [group.name for group in groups if group.template is not None and group.name not in failures]

@@ -23,13 +23,11 @@ MOST_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class GroupTemplate:
-    """A group's new node, with the pods that come with it (of DaemonSets, and static ones).
-
-    `like`: the node that it was learned from, empty if a cloud describes it.
-    """
+    """A group's new node, with the pods that come with it (of DaemonSets, and static ones)."""
 
     node: SchedulingNode
     pods: tuple[PodShape, ...] = ()
+    # The node that it was learned from, empty if a cloud describes it.
     like: str = ""
 
 
@@ -264,6 +262,7 @@ def add(cluster: ScheduledCluster, template: GroupTemplate | None) -> None:
 def copy(node: SchedulingNode, number: int) -> SchedulingNode:
     """A template's node under a name of its own, which is also its host name."""
     name = f"{node.name}-{number}"
+    # With one host name for all, rules over host names would take the copies for one host.
     kept = tuple((key, value) for key, value in node.labels if key != HOSTNAME)
     return replace(node, name=name, labels=tuple(sorted((*kept, (HOSTNAME, name)))))
 
@@ -277,23 +276,21 @@ def _only_spread_fails(cluster: ScheduledCluster, shape: ShapeId, here: slice) -
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A node group of a decision, as its provider has it, and below `kept` what the decision has found out about it.
-
-    `template` is None if it is unknown how its next node would look. `sources` are what its nodes can come from: backed off all
-    of them, so is the group. `stopped`: why its cloud starts no node of it, whatever it is asked for. `kept`: why it ends none.
-    """
+    """A node group of a decision, as its provider has it, and below `kept` what the decision has found out about it."""
 
     name: str
     least: int
     most: int
     target: int
     """The nodes that it wants; once a decision has judged it, without those that its cloud failed to deliver."""
-    template: GroupTemplate | None = None
+    template: GroupTemplate | None = None  # None if it is unknown how its next node would look.
     options: GroupOptions = field(default_factory=GroupOptions)
     gpu: bool = False
+    # What its nodes can come from: backed off all of them, so is the group.
     sources: tuple[str, ...] = ()
+    # Why its cloud starts no node of it, whatever it is asked for.
     stopped: str = ""
-    kept: str = ""
+    kept: str = ""  # Why its cloud ends none.
     healthy: bool = True
     backed_off: bool = False
     out: bool = False

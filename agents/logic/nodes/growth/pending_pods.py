@@ -24,17 +24,15 @@ NATURE = attrgetter("nature")
 
 @dataclass(frozen=True, slots=True)
 class PendingSettings:
-    """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait.
+    """Which pods count, and from when on."""
 
-    `new` and `new_gpu`: seconds for which pods, and those that ask for GPUs, count as new; 0 if the caller waits for further ones
-    itself. `patience`: seconds for which a pod that asks for GPUs waits for room on nodes that are there.
-    """
-
-    cutoff: int = -10
-    delay: float = 0.0
+    cutoff: int = -10  # Pods below it in priority are expendable.
+    delay: float = 0.0  # Seconds; younger pods wait.
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
+    # Seconds for which pods count as new; 0 if the caller waits for further ones itself. `new_gpu` is of those that ask for GPUs.
     new: float = NEW
     new_gpu: float = NEW_GPU
+    # Seconds for which a pod that asks for GPUs waits for room on nodes that are there.
     patience: float = 0.0
 
 

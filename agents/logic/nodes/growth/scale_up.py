@@ -47,7 +47,8 @@ class ScaleUpSettings:
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
     limits: ClusterLimits = field(default_factory=ClusterLimits)
-    likeness: SimilarityRules | None = None
+    likeness: SimilarityRules | None = None  # Balances similar groups.
+    # Goes on with the pods that the chosen group leaves, unlike upstream.
     several: bool = False
     fast_path: bool = False
 
@@ -59,6 +60,7 @@ class GroupIncrease:
     group: str
     before: int
     after: int
+    # Places of the pending pods that it is for; a similar group that shares the load has none.
     pods: tuple[int, ...]
 
 
@@ -154,6 +156,7 @@ def decide(
     left = np.arange(len(pending))
     for number in range(MOST_ROUNDS if settings.several else 1):
         left = _round(work, pending, left, decision, around)
+        # A round that chose nothing, or may not pay for its choice, would only be repeated.
         if not len(left) or len(decision.increases) == 0 or decision.refused or number + 1 > len(decision.choices):
             break
     cluster.revert(mark)
@@ -274,6 +277,7 @@ def _options(
             continue
         similar = () if families is None else families.of(group.name)
         limits = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
+        # Groups of one kind and with equal limits get one estimate, which is what costs here.
         key = (work.kinds[group.name], limits)
         if key not in estimates:
             estimates[key] = _estimate(work, template, shapes, fits[group.name], limits)
@@ -351,6 +355,7 @@ def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, tak
     """Add the new nodes with their pods before the next group is chosen."""
     template = work.groups[best.group].template
     start = work.cluster.size
+    # Only where another round follows that has to see them.
     for _node in range(nodes if work.settings.several else 0):
         node_estimator.add(work.cluster, template)
     among = np.zeros(work.cluster.size, np.bool_)
@@ -371,7 +376,7 @@ def why_not(cluster: ScheduledCluster, groups: Sequence[GroupRow], shape: ShapeI
         if kind not in known:
             mark = cluster.mark()
             node_estimator.add(cluster, group.template)
-            known[kind] = scheduler_filters.explain(cluster, shape)[-1]
+            known[kind] = scheduler_filters.explain(cluster, shape)[-1]  # the new node stands in the last row
             cluster.revert(mark)
         verdict = known[kind]
         if verdict is not None:
@@ -390,6 +395,6 @@ def below_minimum(groups: Sequence[GroupRow], cluster: ScheduledCluster, setting
         number = lacking if affordable is None else min(lacking, affordable)
         if number > 0 and group.template is not None:
             raised.append(GroupIncrease(group.name, group.target, group.target + number, ()))
-            for name in capacity:
+            for name in capacity:  # what one group gets is no longer there for the next one
                 capacity[name] += group.template.node.capacity.get(name, 0) * number
     return raised

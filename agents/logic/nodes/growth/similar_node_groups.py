@@ -25,6 +25,7 @@ GENERIC_IGNORED = frozenset(
         "kops.k8s.io/instancegroup",
     )
 )
+# Of these each group or zone has its own value, though its nodes do the same work.
 AWS_IGNORED = GENERIC_IGNORED | frozenset(
     (
         "alpha.eksctl.io/instance-id",
@@ -93,7 +94,7 @@ def of(template: GroupTemplate, keys: Collection[str]) -> TemplateKind:
 class SimilarNodeGroups:
     """Groups that can share each other's growth: alike, and able to run all that the other would.
 
-    Equal kinds are compared once. `takes`: the shapes that a new node of each group takes; groups of one kind share one set.
+    Equal kinds are compared once. `takes`: the shapes that a new node of each group takes.
     """
 
     def __init__(self, groups: Sequence[tuple[str, Template]], takes: Mapping[str, set[ShapeId]], rules: SimilarityRules) -> None:
@@ -114,6 +115,7 @@ class SimilarNodeGroups:
             return
         usage = _empty(template)
         amounts = (template.node.capacity, template.node.allocatable, usage.used)
+        # The set by identity, for groups of one kind share one.
         kind = (shared, *(tuple(sorted(amount.items())) for amount in amounts), id(takes))
         if kind not in self._members:
             self._members[kind], self._sample[kind] = [], (usage, takes)
@@ -131,6 +133,7 @@ class SimilarNodeGroups:
             similar = [
                 other
                 for other in self._rivals[kind[0]]
+                # Who shares a growth must be able to run all that the chosen group would.
                 if takes <= self._sample[other][1] and alike(mine, self._sample[other][0], self._rules)
             ]
             peers = (member for other in similar for member in self._members[other])

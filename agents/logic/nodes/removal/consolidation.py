@@ -33,17 +33,15 @@ TINY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationRequest:
-    """What to search for. `prices`: of a node of each group; `targets`: groups that may replace nodes of others.
+    """What to search for. `prices`: of a node of each group; `targets`: groups that may replace nodes of others."""
 
-    `resting`: nodes that are left alone because they are new or were tried lately; `first`: a node to begin with.
-    """
-
-    prices: Mapping[str, float]
-    targets: Collection[str]
+    prices: Mapping[str, float]  # Of a node of each group.
+    targets: Collection[str]  # Groups that may replace nodes of others.
     savings: float
     most: int
+    # Nodes that are left alone because they are new or were tried lately.
     resting: Mapping[str, StayReason] = field(default_factory=dict)
-    first: str = ""
+    first: str = ""  # A node to begin with.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +158,7 @@ class _Search:
         """Further nodes that a new one may replace together with the first."""
         neighbours: list[NodeRow] = []
         others = (node for node in self.nodes if node is not seed and self.open(node))
+        # Some of them fit on nodes that are there, so more are tried than are taken.
         for node in islice(others, 2 * MOST_NEIGHBOURS if self.asked.most > 1 else 0):
             if len(neighbours) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(node):
                 neighbours.append(node)
@@ -220,6 +219,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
 
     `closed`: rows that take no pods and are no candidates.
     """
+    # A node whose use cannot be told counts as full.
     used = np.nan_to_num(unneeded_nodes.usage(cluster), nan=1.0, posinf=1.0)
     able: list[NodeRow] = []
     outcome: dict[str, StayingNode] = {}
@@ -229,6 +229,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
             outcome[node.name] = StayingNode(reason)
         elif node.row not in closed:
             able.append(node)
+    # First those whose idle part costs most, for tries are bounded.
     able.sort(key=lambda node: (node.name != asked.first, -asked.prices[node.group] * (1 - float(used[node.row])), node.name))
     spare = Counter({name: size.target - size.deleting - size.least for name, size in groups.items()})
     search = _Search(down, cluster, able, templates, scene, asked, spare)

@@ -28,6 +28,7 @@ def crop(
 
     Source: CropNodesToBudgets in core/scaledown/budgets.
     """
+    # More may be on their way than there may be now, after the setting was lowered.
     total = max(most.total - running.empty - running.drain, 0)
     chosen = list(empty[:total])
     draining = max(min(total - len(chosen), most.drain - running.drain), 0)

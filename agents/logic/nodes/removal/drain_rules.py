@@ -68,17 +68,15 @@ class DrainVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DrainSettings:
-    """Upstream's flags. `system_pods_block`: seconds after which a pod of kube-system no longer blocks.
-
-    `one_budget_only`: a pod that several disruption budgets protect blocks, because the eviction API evicts none such; upstream
-    begins the drain in vain.
-    """
+    """Upstream's flags. `system_pods_block`: seconds after which a pod of kube-system no longer blocks."""
 
     skip_system: bool = True
     skip_local_storage: bool = True
     skip_custom_controllers: bool = True
     min_replicas: int = 0
-    system_pods_block: float = 3600.0
+    system_pods_block: float = 3600.0  # Seconds after which a pod of kube-system no longer blocks.
+    # A pod that several disruption budgets protect blocks, because the eviction API evicts none such; upstream begins the drain
+    # in vain.
     one_budget_only: bool = False
 
 

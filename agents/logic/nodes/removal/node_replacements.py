@@ -22,17 +22,14 @@ from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 @dataclass(frozen=True, slots=True)
 class ReplacementRequest:
-    """The nodes to replace, in this order, those that leave the cluster at once, and how many more drains may begin.
-
-    `started`: those for which a group grew already; `held`: the nodes that came for them, which scale-down ignores. `cheaper`:
-    what is asked about nodes that a cheaper one could replace, if anything.
-    """
+    """The nodes to replace, in this order, those that leave the cluster at once, and how many more drains may begin."""
 
     names: Sequence[str] = ()
     leaving: Collection[str] = ()
     room: int = 0
-    started: Collection[str] = ()
-    held: Collection[str] = ()
+    started: Collection[str] = ()  # Nodes for which a group grew already.
+    held: Collection[str] = ()  # Nodes that came for these, which scale-down ignores.
+    # What is asked about nodes that a cheaper one could replace, if anything.
     cheaper: ConsolidationRequest | None = None
 
 
@@ -63,16 +60,13 @@ class Replacements:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffer:
-    """How a new node of a group would look, and how many of its nodes may go.
-
-    `idle`: its ready and empty nodes that no cordon closes; `grows`: it may grow now; `coming`: a node of it is on its way.
-    """
+    """How a new node of a group would look, and how many of its nodes may go."""
 
     template: GroupTemplate | None
     spare: int
-    idle: Sequence[Row] = ()
-    grows: bool = True
-    coming: bool = False
+    idle: Sequence[Row] = ()  # Its ready and empty nodes that no cordon closes.
+    grows: bool = True  # It may grow now.
+    coming: bool = False  # A node of it is on its way.
 
 
 def offer(group: GroupRow, nodes: Sequence[NodeRow], *, grows: bool = True, coming: bool = False) -> GroupOffer:

@@ -76,19 +76,17 @@ class StayingNode:
 
 @dataclass(frozen=True, slots=True)
 class ScaleDownSettings:
-    """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay.
-
-    `tainted`: a node that goes counts for no spread constraint that honours taints; upstream forgets the taint that it will have.
-    `smaller`: a node goes, too, whose pods find room only because their successors will ask for less.
-    """
+    """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay."""
 
     unready_too: bool = True
     ignore_mirrors: bool = False
-    recheck: float = 300.0
+    recheck: float = 300.0  # Seconds for which a failed simulation counts.
     parallelism: DeletionParallelism = field(default_factory=DeletionParallelism)
     default: GroupOptions = field(default_factory=GroupOptions)
-    minima: Mapping[str, int] = field(default_factory=dict)
+    minima: Mapping[str, int] = field(default_factory=dict)  # How much of a resource must stay.
+    # A node that goes counts for no spread constraint that honours taints; upstream forgets the taint that it will have.
     tainted: bool = False
+    # A node goes, too, whose pods find room only because their successors will ask for less.
     smaller: bool = False
 
 
@@ -124,6 +122,7 @@ class ScaleDown:
         self.settings = settings
         self.unneeded: dict[str, UnneededNode] = {}
         self.stays: dict[str, StayingNode] = {}
+        # Unknown before the second look.
         self.interval = float("inf")
         self.failed: dict[str, float] = {}
         self.looked: float | None = None
@@ -294,6 +293,7 @@ class ScaleDown:
                 rows, takes = placement.fill(cluster, shape, len(pods), None, order)
             if int(takes.sum()) < len(pods):
                 cluster.revert(mark)
+                # `revert` restores what was open only for a mark that has it, which would copy all rows for each node.
                 cluster.open[node.row] = was_open
                 return None
             left = iter(pods)
@@ -373,6 +373,7 @@ def usage(cluster: ScheduledCluster) -> Counts:
         column = cluster.resources.index(name)
         offered = cluster.offered[: cluster.size, column].astype(np.float64)
         asked = offered - cluster.free[: cluster.size, column]
+        # A node that offers none of a resource has no share, and is judged apart.
         with np.errstate(divide="ignore", invalid="ignore"):
             shares.append(np.where(offered > 0, asked / offered, np.nan))
     highest: Counts = np.maximum(shares[0], shares[1])

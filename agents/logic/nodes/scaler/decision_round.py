@@ -99,6 +99,7 @@ def autoscaler_settings(settings: ScalerSettings) -> NodeAutoscalerSettings:
     several = settings.profile == ScalerProfile.ULLAGE
     ignored = similar_node_groups.AWS_IGNORED | {*settings.balance_ignored_keys}
     likeness = similar_node_groups.SimilarityRules(ignored=ignored) if settings.balance else None
+    # In the units of capacities: thousandths of a core, and bytes.
     cores, memory = settings.most_cores * 1000, settings.most_memory * GIB
     limits = ClusterLimits(settings.most_nodes, settings.most_added, {CPU: cores, MEMORY: memory})
     return NodeAutoscalerSettings(

@@ -66,6 +66,7 @@ def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupRow, now: flo
     if name in auto.out:
         reason = "too many of its nodes are not ready, so it neither grows nor shrinks"
         yield GroupTrouble(TroubleCode.TOO_MANY_UNREADY, reason, numbers)
+    # One sentence for both is that of a group whose sizes are no numbers of nodes.
     if group.stopped and group.stopped == group.kept:
         yield GroupTrouble(TroubleCode.UNSCALABLE, f"it neither grows nor shrinks: {group.stopped}", numbers)
     elif group.stopped:
@@ -89,6 +90,7 @@ def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupRow, now: flo
         yield GroupTrouble(TroubleCode.INCOMPLETE, reason, numbers)
     late = registry.groups[name].long_unregistered if name in registry.groups else []
     if late:
+        # Always the first by name: a sentence that names another one would be said again.
         held = view.unregistered[min(late)].lifecycle if min(late) in view.unregistered else ""
         hook = f"; AWS says '{held}', so a lifecycle hook holds it" if held.startswith("Pending:") else ""
         reason = f"instance '{min(late)}' has become no node, though its time to do so is over{hook}"
@@ -130,11 +132,7 @@ OVER = GroupTrouble(TroubleCode.OVER, "it is over", {})
 
 
 def reports(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
-    """What is out now, as far as it was not said a short while ago, and what no longer is.
-
-    It is said when it begins, when the reason changes, and when it is over; in between every ten minutes, so that the end of the
-    log always shows what is out now.
-    """
+    """What is out now, as far as it was not said a short while ago, and what no longer is."""
     cluster, now = look.context.cluster, look.now
     troubles = _all_troubles(look)
     keys = {f"{cluster}/{group}": group for group in troubles}
@@ -142,10 +140,13 @@ def reports(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
     for key in over:
         state.halts.remove(key)
         group = key.split("/", 1)[1]
+        # Of a group that is gone nobody has to hear that its trouble is over.
         if not group or group in look.context.view.groups:
             yield _report(look, group, OVER)
     for key, group in sorted(keys.items())[:MOST_REPORTED]:
         trouble, said = troubles[group], state.halts.get(key)
+        # When it begins, when the reason changes, and in between every ten minutes, so that the end of the log always shows what
+        # is out.
         if said is None or (said.code, said.reason) != (trouble.code, trouble.reason) or now - said.at >= AGAIN:
             state.halts.upsert(key, HaltSaid(trouble.code, trouble.reason, now))
             yield _report(look, group, trouble)

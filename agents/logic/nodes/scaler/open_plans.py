@@ -88,6 +88,7 @@ def buffer_statuses(state: ScalerState, context: PlanContext) -> Iterator[Decide
     cluster, now = context.cluster, context.turn.number / 1000
     for name, wanted in context.view.buffers.items():
         buffer = state.buffers.get(name)
+        # A status that is right is not written again, whoever wrote it.
         if buffer is None or buffer.fact.shown == wanted:
             continue
         fact = buffer.fact

@@ -116,6 +116,7 @@ class ReplacementPlanner:
         # Growth takes up room as a drain does: nothing is started whose drain could not begin.
         room.drains += 1
         self.look.auto.grew(plan.group, 1, self.look.now)
+        # In shadow no node comes that could be waited for.
         if open_plans.acting(self.state, context.cluster):
             self.state.replacements.upsert(f"{context.cluster}/{record.names[0]}", record)
         nodes = [view.nodes[name].place for name in record.names]

@@ -37,18 +37,15 @@ class ScalingObstacle:
 
 @dataclass(frozen=True, slots=True)
 class PendingNodeChange:
-    """A group that grows or a node that goes: its name, from how many nodes to how many, why, and what it waits for.
-
-    `open`: it is planned already and has no outcome yet. `pods` counts those that a group grows for.
-    """
+    """A group that grows or a node that goes: its name, from how many nodes to how many, why, and what it waits for."""
 
     name: str
     before: int = 0
     after: int = 0
-    pods: int = 0
+    pods: int = 0  # Those that a group grows for.
     reason: str = ""
     waits: str = ""
-    open: bool = False
+    open: bool = False  # It is planned already and has no outcome yet.
 
     @property
     def grows(self) -> bool:
@@ -81,6 +78,7 @@ def pending(scaler: Scaler, cluster: str, turn: int) -> NodeOutlook | None:
         reason = RemovalReason.UNREADY if not node.ready else RemovalReason.EMPTY if unneeded.empty else RemovalReason.UNNEEDED
         changes.append(PendingNodeChange(node.name, reason=str(reason), waits=objection or ""))
         if objection is None and node.ready:
+            # As in the stage, what goes leaves the budget less for the next one.
             look.context.headcount.acts(node.group)
     held = (obstacle.reason for obstacle in _general(state, look) if obstacle.code != "mode")
     return NodeOutlook(tuple(changes), tuple(held))
@@ -343,4 +341,5 @@ def _general(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObstacl
 def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> DecisionRound:
     """The decision of this turn, without keeping anything; `name` is the node in question."""
     context = decision_round.picture(scaler.clusters, Turn(turn, {}), scaler.partition, cluster, scaler.settings)
+    # The search for cheaper nodes is bounded, and must reach the node in question.
     return decision_round.take(scaler.clusters, context, explain=MOST_NATURES, first=name)

@@ -115,6 +115,7 @@ def growth(
         "waiting": len(context.view.inputs.waiting),
         "profile": settings.profile,
     }
+    # The planned pods of one workload differ in their number alone.
     planned = Counter(pod.key.partition(" (planned ")[0] for pod in pods if pod.key in context.view.planned)
     if planned:
         because["planned replicas"] = dict(sorted(planned.items())[:MOST_EXAMPLES])
@@ -124,6 +125,7 @@ def growth(
         because["equally good"] = [option.group for option in choice.equals][:MOST_EXAMPLES]
     if choice is not None and choice.events:
         because["expander"] = [f"{reason} {group}".rstrip() for reason, group in choice.events[:MOST_EXAMPLES]]
+    # An answer serves the first choice of a decision, and no other.
     if (asked := context.asked) is not None and asked.kept and choice is choices[0]:
         because["external expander"] = {"question": asked.id, "chose": list(asked.kept[:MOST_EXAMPLES])}
     if decisions.scale_up.skipped:
@@ -153,6 +155,7 @@ def cheaper(context: PlanContext, option: CheaperNode, since: Mapping[str, float
     because: dict[str, object] = {
         "replaces": list(option.names),
         "reason": str(RemovalReason.CONSOLIDATED),
+        # All of them together can go only since the last one can.
         "possible since": times.rfc3339(times.from_seconds(max(since.values()))),
         "price now": round(option.before, 6),
         "price then": round(option.after, 6),
@@ -324,6 +327,7 @@ def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPl
         reason=RemovalReason.UNREGISTERED,
         evict=(),
         daemons=(),
+        # No pod has ever run on it.
         grace=Seconds(0.0),
         drain=Seconds(0.0),
         because={"lifecycle": instance.lifecycle, "provision": settings.max_provision},
@@ -333,6 +337,7 @@ def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPl
 def refusal(context: PlanContext, subject: Subject, objection: Objection, numbers: Because, count: int = 0) -> ScaleRefused:
     """Something that is left alone."""
     return ScaleRefused(
+        # With the kind, because a group and a node may have one name.
         id=context.id("refuse", f"{subject.kind.value}/{subject.id}"),
         at=context.turn.at,
         cluster=context.cluster,

@@ -47,6 +47,7 @@ def all_of(state: ScalerState, look: DecisionRound, decisions: NodeDecisions, *,
     refusals: list[ScaleRefused] = []
     if look_at_nodes:
         refusals += _misconfigured(context)
+    # That is said by `group_troubles`, and nothing further was looked at.
     if decisions.halted:
         return refusals
     if decisions.postponed:
@@ -144,6 +145,7 @@ def _staying(state: ScalerState, look: DecisionRound, decisions: NodeDecisions) 
         if stay.reason in QUIET or len(fresh) >= MOST_NODES:
             continue
         last = state.said.get(f"{context.cluster}/said/node/{name}")
+        # The same reason by another pod is news.
         if last is None or last.code != stay.reason.value or (stay.pod and stay.pod not in last.reason):
             fresh.append(scaling_plans.stays(context, name, stay))
     return fresh
@@ -244,14 +246,12 @@ def silence(state: ScalerState, key: str, pod: SchedulablePod, now: float) -> st
 
 
 def misread(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
-    """A refusal for the pods of each nature that the scheduler does not place although a node has room, or says nothing of.
-
-    The scheduler knows more than anybody can repeat: its own configuration, storage that is left in a zone, gangs, devices. Such
-    a pod needs no further node by what is known, so none is made for it; after a minute it is named, with the scheduler's own
-    sentence. It says nothing at all of a pod that it does not look at, as where a claim that the pod names is not there.
-    """
+    """A refusal for the pods of each nature that the scheduler does not place although a node has room, or says nothing of."""
     context, index = look.context, state.ready_index()
     alike: dict[PodNature, list[SchedulablePod]] = {}
+    # The scheduler knows more than anybody can repeat: its own configuration, storage that is left in a zone, gangs, devices.
+    # Such a pod needs no further node by what is known, so none is made for it; after a minute it is named, with the scheduler's
+    # own sentence.
     for pod in context.view.inputs.waiting if look.auto.roomy else ():
         if pod.key in look.auto.roomy:
             alike.setdefault(pod.nature, []).append(pod)
@@ -262,6 +262,7 @@ def misread(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
         why = reason_of(state, context.cluster, look.auto, pods[0], look.now)
         if why:
             yield _misread_pods(state, context, pods, why)
+    # It says nothing at all of a pod that it does not look at, as where a claim that the pod names is not there.
     silent: dict[PodNature, list[tuple[str, SchedulablePod]]] = {}
     for key, pod in index.silent(context.cluster).items():
         if pod.created + PATIENCE <= look.now:

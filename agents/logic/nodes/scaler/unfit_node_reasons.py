@@ -43,6 +43,7 @@ def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> 
             yield from (f"has the taint '{taint.key}={taint.value}:{taint.effect}'" for taint in untolerated)
         case "VolumeBinding":
             yield "lies where the pods' volumes cannot be"
+        # The words of any other filter say enough by themselves.
         case _:
             pass
 
@@ -69,6 +70,7 @@ def _labels(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
 
 
 def _amounts(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
+    # Each pod takes one of the node's places for pods, too.
     for name, wanted in (*shape.requests, (PODS, 1)):
         offered = template.node.allocatable.get(name, 0)
         taken = len(template.pods) if name == PODS else sum(pod.request(name) for pod in template.pods)

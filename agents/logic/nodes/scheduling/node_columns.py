@@ -71,6 +71,7 @@ class NodeColumns:
 
     def tolerated(self, tolerations: tuple[Toleration, ...], rows: slice) -> Mask:
         """Rows without a taint that keeps such a pod away."""
+        # A verdict for each set of taints and not for each node, because nodes share few sets.
         verdicts = [tolerates(tolerations, taints) for taints in self._tainted]
         result: Mask = np.array(verdicts, np.bool_)[self._taints[: self.size][rows]]
         return result
@@ -81,6 +82,7 @@ class NodeColumns:
         if terms is not None:
             any_of = np.zeros(len(result), np.bool_)
             for term in terms:
+                # The terms are ORed, and one without demands takes no node, as in Kubernetes.
                 if not term.void:
                     any_of |= self._meets(term, rows)
             result &= any_of

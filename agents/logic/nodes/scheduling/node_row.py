@@ -11,26 +11,22 @@ from schemas.well_known_labels import NODE_OPT_OUTS, opted_out
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node; times in seconds since the epoch.
+    """A node; times in seconds since the epoch."""
 
-    `row` is its place among the decision's nodes. `group` is empty for one that is not ours. `gone`: its instance is.
-    `deleting`: since when it is being deleted, by our plan or by its taint; `draining`: it is, and it is not empty.
-    `incomplete`: it is new and lacks a device that nodes of its group have, so that one of them is still on its way.
-    """
-
-    row: Row
+    row: Row  # Its place among the decision's nodes.
     node: SchedulingNode
-    group: str
+    group: str  # Empty for one that is not ours.
     pods: Sequence[SchedulablePod]
     created: float
     ready: bool = True
     suspended: bool = False
-    gone: bool = False
-    deleting: float | None = None
-    draining: bool = False
+    gone: bool = False  # Its instance is.
+    deleting: float | None = None  # Since when it is being deleted, by our plan or by its taint.
+    draining: bool = False  # It is being deleted, and it is not empty.
     soft_tainted: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     gpu: str = ""
+    # It is new and lacks a device that nodes of its group have, so that one of them is still on its way.
     incomplete: bool = False
 
     @property

@@ -44,6 +44,7 @@ def last(cluster: ScheduledCluster, shape: ShapeId) -> Row:
         mask &= cluster.free[:size, column] >= amount
     place = int(mask[::-1].argmax()) if size else 0
     row = size - 1 - place
+    # `argmax` is also 0 where no row takes it.
     if not size or not mask[row]:
         return NOWHERE
     cluster.place(shape, row)

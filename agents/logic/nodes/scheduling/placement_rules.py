@@ -34,6 +34,7 @@ MOST_TERMS = 512
 MOST_EXPRESSIONS = 512
 """Expressions of one selector, and values of one expression."""
 MOST_PORT = 65535
+# Kubernetes takes no other operators on the name of a node.
 _NAMING = {"In": LabelOperator.IN, "NotIn": LabelOperator.NOT_IN}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -90,6 +91,7 @@ def whole(value: object, where: str, default: int) -> int:
     """A whole number."""
     if value is None:
         return default
+    # In Python a bool is an int.
     if not isinstance(value, int) or isinstance(value, bool):
         raise Unreadable(f"{where} is no whole number")
     return value
@@ -187,6 +189,7 @@ def _pod_term(term: JsonMapping, whose: RuleOwner) -> AffinityTerm:
     named = texts(term.get("namespaces"), where)
     by_labels = selector(term.get("namespaceSelector"), where)
     if not named and by_labels.nothing:
+        # A term that names no namespaces means those of its own pod, as in Kubernetes.
         named = (whose.namespace,)
     key = text(term.get("topologyKey"), where)
     if not key:
@@ -211,6 +214,7 @@ def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
         max_skew=whole(rule.get("maxSkew"), where, 1),
         selector=chosen,
         min_domains=whole(rule.get("minDomains"), where, 1),
+        # Kubernetes' defaults: affinity counts, taints do not.
         honor_affinity=rule.get("nodeAffinityPolicy") in (None, "Honor"),
         honor_taints=rule.get("nodeTaintsPolicy") == "Honor",
         required=rule.get("whenUnsatisfiable") in (None, "", "DoNotSchedule"),

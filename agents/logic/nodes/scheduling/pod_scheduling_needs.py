@@ -9,6 +9,7 @@ from schemas.well_known_labels import MIRROR_POD
 SOURCE = "kubernetes.io/config.source"
 DAEMON = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+# Kubernetes' own, for a pod that does not say.
 DEFAULT_GRACE = 30.0
 LINGERING = 30.0
 """Seconds beyond its grace period after which a terminating pod is as good as gone."""
@@ -31,20 +32,18 @@ class PodOwner:
         return None if len(parts) > len(("group", "version")) else parts[0] if len(parts) > 1 else ""
 
 
+# By identity: natures are large, there is one object of each, and they are the keys of most mappings here.
 @dataclass(frozen=True, slots=True, eq=False)
 class PodNature:
-    """What pods of one controller share; two natures are equal only if they are one object.
-
-    `local` names volumes that live on the node; `grace` is in seconds, None if the pod does not say.
-    """
+    """What pods of one controller share; two natures are equal only if they are one object."""
 
     shape: PodShape
     owners: tuple[PodOwner, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     restart_policy: str = "Always"
     priority: int | None = None
-    grace: float | None = None
-    local: tuple[str, ...] = ()
+    grace: float | None = None  # Seconds; None if the pod does not say.
+    local: tuple[str, ...] = ()  # Volumes that live on the node.
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Toleration:
         if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
             return False
         if self.operator in COMPARISONS:
+            # A value that is no integer compares with nothing.
             mine, theirs = integer(self.value), integer(taint.value)
             return mine is not None and theirs is not None and (theirs > mine if self.operator == "Gt" else theirs < mine)
         return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
@@ -73,19 +74,17 @@ class HostPort:
     def conflicts(self, other: "HostPort") -> bool:
         """Whether both cannot be on one node. Source: HostPortInfo.CheckConflict in the scheduler's framework/types.go."""
         same = self.port == other.port and self.protocol == other.protocol
+        # The wildcard takes the port on every address of the node.
         return same and (self.address == other.address or EVERY_ADDRESS in (self.address, other.address))
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The pods that a rule between pods concerns: those with these labels, in these namespaces.
-
-    `namespaces` are named ones; `namespace_labels` takes further ones by their labels.
-    """
+    """The pods that a rule between pods concerns: those with these labels, in these namespaces."""
 
     selector: SchedulingSelector
-    namespaces: frozenset[str]
-    namespace_labels: SchedulingSelector = NOTHING
+    namespaces: frozenset[str]  # Named ones.
+    namespace_labels: SchedulingSelector = NOTHING  # Takes further ones, by their labels.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +97,14 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class TopologySpread:
-    """A topology spread constraint. `required` is DoNotSchedule; the others decide nothing here.
-
-    `honor_affinity` and `honor_taints`: count only nodes that pass the pod's node affinity, or its tolerations.
-    """
+    """A topology spread constraint. `required` is DoNotSchedule; the others decide nothing here."""
 
     key: str
     max_skew: int
     selector: SchedulingSelector
     min_domains: int = 1
-    honor_affinity: bool = True
-    honor_taints: bool = False
+    honor_affinity: bool = True  # Counts only nodes that pass the pod's node affinity.
+    honor_taints: bool = False  # Counts only nodes whose taints the pod tolerates.
     required: bool = True
 
 
@@ -128,16 +124,14 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume that is bound, or will be: who attaches it, where it can be, and whether a second user is refused.
-
-    `terms` are the node terms of the PersistentVolume (or of the allowed topologies of its class); empty means anywhere. `own`:
-    each pod of the shape has one of its own, and `handle` tells only those of one pod apart.
-    """
+    """A volume that is bound, or will be: who attaches it, where it can be, and whether a second user is refused."""
 
     driver: str
     handle: str
+    # The node terms of the PersistentVolume, or of the allowed topologies of its class; empty means anywhere.
     terms: tuple[NodeTerm, ...] = ()
     exclusive: bool = False
+    # Each pod of the shape has one of its own, and `handle` tells only those of one pod apart.
     own: bool = False
 
 
@@ -173,10 +167,7 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingNode:
-    """A node, or a template of one: what it offers and which pods it keeps away.
-
-    `attachable`: how many volumes of a driver it can attach; a driver that is absent has no limit.
-    """
+    """A node, or a template of one: what it offers and which pods it keeps away."""
 
     name: str
     labels: Pairs = ()
@@ -184,6 +175,7 @@ class SchedulingNode:
     unschedulable: bool = False
     allocatable: IntegerAmounts = field(default_factory=dict)
     capacity: IntegerAmounts = field(default_factory=dict)
+    # How many volumes of a driver it can attach; a driver that is absent has no limit.
     attachable: IntegerAmounts = field(default_factory=dict)
 
     def label(self, key: str) -> str | None:

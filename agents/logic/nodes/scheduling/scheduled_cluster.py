@@ -87,6 +87,7 @@ class ScheduledCluster:
         self._counting = RulesByAudience()
         self._held = RulesByAudience()
         self._known = ShapesByLabel()
+        # By shape, how many of the rules were looked at, and which of them concern it: rules come, and none ever goes.
         self._touched: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
         self._feared: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
         self._liked: dict[ShapeId, tuple[list[DomainCounts], bool]] = {}
@@ -150,6 +151,7 @@ class ScheduledCluster:
             self._demands.append(self.columns.demand(shape))
             columns = [(self._resource(name), amount) for name, amount in shape.requests]
             request = np.zeros(len(self.resources), np.int64)
+            # Each pod takes one of its node's places for pods, which are the first column.
             request[0] = 1
             for column, amount in columns:
                 request[column] = min(amount, MOST_AMOUNT)
@@ -269,12 +271,10 @@ class ScheduledCluster:
         self._moves.clear()
 
     def withdraw(self, row: Row) -> None:
-        """Let a node take no pods any more, as one with the taint of a node that goes; undone by `revert`.
-
-        A spread constraint that honours taints counts neither the node nor its pods from now on.
-        """
+        """Let a node take no pods any more, as one with the taint of a node that goes; undone by `revert`."""
         self._moves.append((_WITHDRAWAL, row, 0))
         self._withdrawn.add(row)
+        # A spread constraint that honours taints counts neither the node nor its pods from now on.
         for tally in self._honouring():
             if tally.counted[row]:
                 self._count_row(tally, row, -1)

@@ -46,6 +46,7 @@ def by_node(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
         result &= ports(cluster, shape, rows)
     if body.volumes:
         result &= volumes_single(cluster, shape, rows) & volumes_limit(cluster, shape, rows) & volumes_place(cluster, shape, rows)
+    # What its rule would say nobody knows, so no node may be promised to it.
     if body.refused:
         result[:] = False
     return result
@@ -119,6 +120,7 @@ def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 
 def volumes_single(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
+    # A volume that each pod has of its own can have no other user.
     wanted = [volume for volume in cluster.shapes[shape].volumes if volume.exclusive and not volume.own]
     free = not any(cluster.attached.get((volume.driver, volume.handle)) for volume in wanted)
     return np.full(len(range(*rows.indices(cluster.size))), free)
@@ -229,6 +231,7 @@ def _readable(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     return np.full(len(range(*rows.indices(cluster.size))), not cluster.shapes[shape].refused)
 
 
+# In upstream's order, for the first that fails is the one that is reported.
 FILTERS: tuple[tuple[str, Filter], ...] = (
     ("Unreadable", _readable),
     ("NodeName", node_name),

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Kubernetes' bounds, of the name and the value of a label and of the domain before the name.
 LONGEST_VALUE = 63
 LONGEST_PREFIX = 253
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _DOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+# Bounded, for Python would read integers of any length.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 Labels = Mapping[str, str]
@@ -49,6 +51,7 @@ class LabelRequirement:
     def accepts(self, value: str | None) -> bool:
         """Whether a label with this value (None: absent) meets it. Source: Requirement.Matches in apimachinery's pkg/labels."""
         if value is None:
+            # In Kubernetes a label that is absent meets NotIn, too.
             return self.operator in (LabelOperator.NOT_IN, LabelOperator.ABSENT)
         if self.operator is LabelOperator.IN:
             return value in self.values

@@ -139,8 +139,10 @@ class DomainCounts:
         """The smallest count of any domain, or 0 if there are fewer domains than wanted; very large if there is none."""
         domains = self.nodes > 0
         number = int(np.count_nonzero(domains))
+        # As long as domains are missing, the next pod is to open one: an empty domain is the least.
         if number < min_domains:
             return 0
+        # As upstream: where there is no domain, no skew is too large.
         return int(self.counts[domains].min()) if number else 2**31 - 1
 
 
