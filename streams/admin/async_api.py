@@ -50,6 +50,7 @@ def document(topics: Topics, version: str) -> AsyncApiDocument:
             "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         },
         "defaultContentType": "application/json",
+        # The specification requires a host, and each installation has brokers of its own.
         "servers": {"kafka": {"host": "localhost:9092", "protocol": "kafka", "description": "the brokers of `log.brokers`"}},
         "channels": {topic.name: _channel(topic, topics) for topic in TOPICS},
         "operations": {f"{verb}-{t.name}": _operation(t, verb) for t in TOPICS for verb in ("send", "receive")},
@@ -72,6 +73,7 @@ def _names(topic: Topic) -> list[str]:
 
 def _channel(topic: Topic, topics: Topics) -> AsyncApiDocument:
     configs = {name: _plain(value) for name, value in topic.configs().items()}
+    # The binding has a list here, and Kafka a text with commas.
     configs["cleanup.policy"] = topic.cleanup.split(",")
     return {
         "address": topics.wire(topic.name),
@@ -185,8 +187,10 @@ def _schemas() -> dict[str, Any]:
             component["description"] = cleandoc(component["description"])  # as Python 3.13 keeps docstrings
     scrape = components[MetricsScraped.__name__]
     properties, required = scrape["properties"], [name for name in scrape["required"] if name not in _COLUMNS]
+    # The codec writes the name columns as one object, which msgspec does not know of.
     columns = {name: properties.pop(name) for name in _COLUMNS}
     for name in _MEASURED:
+        # JSON has no NaN, so null stands for it.
         properties[name] = {"type": "array", "items": {"type": ["number", "null"]}}
     properties["names"] = {"type": "object", "required": list(columns), "properties": columns}
     scrape["required"] = [*required, "names"]

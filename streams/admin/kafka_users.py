@@ -96,6 +96,7 @@ def _rules(name: str, user: KafkaUser) -> Iterator[ACL]:
         for resource in right.names:
             for operation in right.operations:
                 of = ResourcePattern(ResourceType[right.kind.upper()], resource, pattern)
+                # From any host: a pod's address changes with each start.
                 yield ACL(f"User:{name}", "*", ACLOperation[_spelled(operation)], ACLPermissionType.ALLOW, of)
 
 

@@ -101,6 +101,7 @@ def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, ExistingTopic]) 
             continue
         changes += _partitions(spec, topic)
         changes += _configs(spec, topic)
+        # -1 leaves the number to the brokers.
         if spec.replication not in (-1, topic.replication):
             notes.append(
                 f"{spec.name} has {topic.replication} copies, not {spec.replication}; moving them is a job for Kafka's own tools"
@@ -128,6 +129,7 @@ def _same(name: str, before: str, after: str) -> bool:
     if name == "cleanup.policy":
         return _policies(before) == _policies(after)
     try:
+        # One number may be spelled in several ways.
         return float(before) == float(after)
     except ValueError:
         return before == after
@@ -204,6 +206,7 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
     return {
         name: ExistingTopic(
             len(topic["partitions"]),
+            # The least: a topic is as safe as its weakest partition.
             min((len(p["replica_nodes"]) for p in topic["partitions"]), default=0),
             {key: entry["value"] for key, entry in configs[name].items() if entry["value"] is not None},
         )
@@ -305,6 +308,7 @@ def disk_use(where: KafkaConnection, topics: Collection[str]) -> DiskUse:
         if topic["name"] in topics
         for partition in topic["partitions"]
     )
+    # Older brokers do not say, or say -1.
     rooms = [folder["usable_bytes"] / folder["total_bytes"] for folder in folders if folder.get("total_bytes", 0) > 0]
     return DiskUse(kept, min(rooms, default=None))
 

@@ -63,6 +63,7 @@ class OperatorLog:
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
         records = policy_records([self._signed(policy) for policy in policies], self.context.codec)
+        # A process that starts must not hear of a permit before those that run already.
         permits = any(isinstance(policy, ControlChanged) and policy.may_apply and not policy.paused for policy in policies)
         return compacted_copy.append_settled(self.context.log, self.context.topics, records, permits=permits)
 
@@ -95,6 +96,7 @@ class OperatorLog:
     def policies(self) -> dict[str, VerticalPolicyChanged]:
         """The vertical policies in force, by target."""
         in_force: dict[str, VerticalPolicyChanged] = {}
+        # Each partition has a copy of all, so one will do.
         for record in self._present(RULES, 0):
             event = self.context.codec.decode_or_none(record)
             if isinstance(event, VerticalPolicyChanged):

@@ -67,4 +67,5 @@ class Outbox:
 
 def _size(record: NewRecord) -> int:
     headers = sum(len(name) + len(value) for name, value in record.headers)
+    # About what Python's own objects take.
     return len(record.key or b"") + len(record.value or b"") + headers + 100

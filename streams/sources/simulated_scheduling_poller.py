@@ -41,6 +41,7 @@ class SimulatedSchedulingPoller:
     def poll(self, at: datetime) -> bool:
         """Look once and publish. False when the log is away and the facts wait; the first look needs it."""
         if not self._restored:
+            # It reads the log itself and needs nothing of what other publishers share.
             self._facts.restore(PublishedState(), at)
         changes = self._look()
         for kind, item in changes.seen:
@@ -49,6 +50,7 @@ class SimulatedSchedulingPoller:
             self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), "", at)
         if not self._restored:
             self._restored, self._republished = True, at
+            # The first look has shown everything, so what was published and was not seen is gone.
             for kind in _KINDS:
                 self._facts.synced(kind, controllers=True, at=at)
         self._publish_again(at)

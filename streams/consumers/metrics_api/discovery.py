@@ -68,6 +68,7 @@ def _group(group: MetricsGroup) -> dict[str, Any]:
 
 
 def _openapi(group: MetricsGroup, resources: Sequence[str]) -> str:
+    # Clients keep a document until its hash changes; ours changes with the number of resources at most.
     return f"/openapi/v3{group.root}?hash={len(resources)}"
 
 
@@ -98,5 +99,6 @@ def _aggregated(group: MetricsGroup, names: Sequence[str]) -> DiscoveryDocument:
 
 def wants_aggregated(accept: str) -> bool:
     """Whether an `Accept` header prefers aggregated discovery, in the version that we speak."""
+    # The parameters in any order: clients write them differently.
     wanted = set(AGGREGATED.split(";")[1:])
     return any(wanted <= {part.strip() for part in media_type.split(";")} for media_type in accept.split(","))

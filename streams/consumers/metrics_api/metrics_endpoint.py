@@ -58,6 +58,7 @@ def user_of(trust: FrontProxyTrust, certificate: Mapping[str, Any] | None, heade
     """
     if not certificate:
         return None
+    # TLS has verified the authority, which may have signed for others than the front proxy.
     if trust.names and not set(trust.names).intersection(_common_names(certificate)):
         return None
     return next((headers[name] for name in trust.user_headers if headers.get(name)), None)
@@ -105,6 +106,7 @@ class MetricsEndpoint:
         now: Callable[[], datetime],
     ) -> None:
         self._answerer, self._watcher, self._not_ready, self._now = answerer, watcher, not_ready, now
+        # Custom metrics are listed with the resource that they describe, as other adapters list them.
         asked_of = [f"{resource}/{metric}" for resource in CUSTOM_KINDS for metric in answerer.metrics]
         served = {EXTERNAL: list(answerer.metrics), CUSTOM: asked_of}
         self._documents = {path: orjson.dumps(document) for path, document in discovery.documents(served).items()}
@@ -123,6 +125,7 @@ class MetricsEndpoint:
 
     async def _alive(self, request: web.Request) -> web.Response:
         """Liveness, for probes, which show no certificate."""
+        # A process that waits for the log is alive: restarting it would not bring the log back.
         reasons = self._not_ready() if request.path == "/readyz" else ()
         return web.Response(text="\n".join(reasons) or "ok", status=HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
@@ -138,6 +141,7 @@ class MetricsEndpoint:
     async def _value(self, request: web.Request) -> web.Response:
         began, metric = time.perf_counter(), request.match_info["metric"]
         response = self._answer(request, metric)
+        # Names are made up by whoever asks, and each would be a time series of its own.
         metric_label = metric if metric in self._answerer.metrics else "other"
         self._watcher.answered(metric_label, HTTPStatus(response.status).phrase, time.perf_counter() - began)
         return response
@@ -149,6 +153,7 @@ class MetricsEndpoint:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(reasons))
         about, at = request.match_info, self._now()
         try:
+            # In the custom API `labelSelector` selects the objects, and this the metric.
             labels = _labels(request.query.get("metricLabelSelector" if "resource" in about else "labelSelector", ""))
             selector = labels
             if "resource" in about:

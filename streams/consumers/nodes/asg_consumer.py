@@ -111,5 +111,6 @@ def _works(aws: AwsClient, provider_id: str) -> bool:
     member = aws.group_instance(instance)
     if member is not None:
         return not member[1].leaving
+    # It is in no group, and may run all the same.
     state = aws.instance_states([instance]).get(instance)
     return state is not None and not state.gone

@@ -25,6 +25,7 @@ def write(buffers: CapacityBufferClient, plan: BufferStatusPlanned, permit: ActP
         return HandlerResult(Result.REFUSED, f"it moved: {_gone(plan)}", OutcomeDetail.MOVED)
     if _shows(buffer, plan):
         return _shown(plan)
+    # After all looks and right before the write, because a pause may have begun meanwhile.
     permit.check("writing the status of CapacityBuffer", f"{plan.namespace}/{plan.name}")
     buffers.write(buffer, _status(buffer, plan, now))
     return None

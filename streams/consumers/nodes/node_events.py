@@ -76,6 +76,7 @@ def recorded_failure(record: RecordEvent, plan: ScaleUpPlanned | SizeCorrectionP
     """Record it for the group if AWS does not accept its other size in the block."""
     try:
         yield
+    # Not TryAgain: the next call may succeed.
     except GiveUp as error:
         reason = GROUP_KEPT if isinstance(plan, ScaleUpPlanned) else NOT_LOWERED
         _warn(record, _status(plan.cluster), reason, f"group {plan.group}: {error}; decision {plan.id}", plan.id)

@@ -140,6 +140,7 @@ class AutoscalerConsumer(ActingConsumer):
         span = forecast_lookback.span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
         plans = self._context.partitions_with("replica-plans")
+        # Only what comes from now on: each object gets a pass at a start anyway.
         followed = [self._context.cluster_partition(topic) for topic in ("pod-changes-by-cluster", "outcomes")]
         return Cursor(
             log,

@@ -73,6 +73,7 @@ def _same_amount(there: object, wanted: object) -> bool:
     if (
         not isinstance(there, str | int)
         or not isinstance(wanted, str | int)
+        # To Python a truth value is an integer.
         or isinstance(there, bool)
         or isinstance(wanted, bool)
     ):

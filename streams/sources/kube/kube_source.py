@@ -319,6 +319,7 @@ class KubeSource:
     def _mark_unseen(self, kind: str, failed: WatchFailed) -> None:
         for publisher in self._publishers if failed.refused else ():
             if isinstance(publisher, SchedulingPublisher):
+                # What waits for this kind to be listed would wait for ever.
                 publisher.refused(kind, self._now())
         if kind in CONTROLLERS:
             self._graph.mark_unseen(CONTROLLERS[kind], failed.reason)

@@ -218,6 +218,7 @@ class LoadSource:
             if self._next is None or self._published is None:
                 raise
         wanted = {wish.key for wish in self._wishes.series()}
+        # Tenants make and delete series at will, so nothing is kept of those that nobody wants any more.
         self._series = {key: progress for key, progress in self._series.items() if key in wanted}
 
     def _apply(self, records: Iterable[Record]) -> None:
@@ -269,6 +270,7 @@ class LoadSource:
         due = [wish for wish in wishes if self._progress(wish).is_due(at)]
         new = {id(wish) for wish in islice((w for w in due if not self._progress(w).has_history), self._options.histories)}
         turns = [wish for wish in due if id(wish) in new or not wish.scraped]
+        # Those first that have waited longest, because a round may end before all have had their turn.
         turns.sort(key=lambda wish: self._progress(wish).asked)
         queries = [(Workload.parse(wish.workload).namespace, _Query(wish, at, id(wish) in new)) for wish in turns]
         for answers in self._turns.round(queries):

@@ -108,6 +108,7 @@ def readings(pods: Sequence[_Pod]) -> Readings:
         containers=[container.name for container in containers],
         cores=whole[0],
         memory=whole[1],
+        # A pod's containers share the end of its window.
         ends=np.repeat(ends, [len(pod.containers or ()) for pod in pods]),
         window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
         rejected=tuple(rejected),
@@ -116,6 +117,7 @@ def readings(pods: Sequence[_Pod]) -> Readings:
 
 def _with_times(pods: Sequence[_Pod], rejected: list[RejectedRow]) -> Sequence[_Pod]:
     """The pods that say when their window ended and how long it was. The others are added to `rejected`."""
+    # Each different text once: most answers have none that is bad, and then no pod is looked at.
     stamps = {stamp for stamp in {pod.timestamp for pod in pods} if math.isnan(_moment(stamp or ""))}
     windows = {window for window in {pod.window for pod in pods} if math.isnan(_seconds(window))}
     for pod in pods if stamps or windows else ():
@@ -163,6 +165,7 @@ def _number(quantity: QuantityInJson | None) -> float:
         return -math.inf
 
 
+# Thousands of pods share a few times, because a server measures many of them at once.
 @lru_cache(maxsize=4096)
 def _moment(text: str) -> float:
     """Seconds since the epoch; NaN for text that is no time with an offset."""

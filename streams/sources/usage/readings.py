@@ -106,11 +106,13 @@ def reject_impossible(readings: Readings, at: datetime) -> Readings:
     kept = ~(np.isnan(readings.cores) & np.isnan(readings.memory))
     for kind, column, wrong, reason in faults:
         rejected += _rejected(readings, kind, column, np.flatnonzero(wrong & kept), reason)
+        # A row with several faults is rejected for the first one only.
         kept &= ~wrong
     return replace(readings.pick(kept), rejected=tuple(rejected))
 
 
 def _impossible(amounts: Floats, most: float) -> NDArray[np.bool_]:
+    # NaN stands for what was not seen, and is not impossible.
     with np.errstate(invalid="ignore"):
         return (amounts < 0.0) | (amounts > most)
 

@@ -54,6 +54,7 @@ class Deduplicator:
         # Metrics servers measure less often than they are asked, so most answers repeat what was published before.
         names = (readings.namespaces, readings.pods, readings.containers)
         published = self._ends if names == self._names else self._newest(names)
+        # A server that falls back to an older answer must not make known windows news again.
         self._names, self._ends = names, np.maximum(readings.ends, published)
         return readings.ends > published
 
@@ -210,6 +211,7 @@ class UsageSource:
             return []
         self.counts["told"] += len(ready)
         keys = [workload for workload in workloads if workload is not None]
+        # Event time is that of the measurement, and each row's age is counted from it.
         at = times.from_seconds(float(ready.ends.max()))
         columns = UsageColumns(keys, ready.pods, ready.containers, ready.cores, ready.memory, ready.ends)
         return batcher.records(columns, ScrapeContext(at, ready.window))
@@ -274,5 +276,6 @@ class PendingRows:
         self.batches.append((looks, readings))
         given_up = []
         while len(self) > MOST_ROWS:
+            # The oldest: their pods are the least likely to appear still.
             given_up.append(self.batches.popleft()[1])
         return given_up

@@ -172,6 +172,7 @@ class AutoscalerPublisher:
 
     def _publish_scale(self, target: str) -> None:
         scale = self._scales.get(target)
+        # The scales of all controllers are kept, because an EHPA may come after its target.
         if scale is not None and self._published_scales.get(target) != scale and target in self._targets.values():
             self._publish(target, scale)
 

@@ -122,6 +122,7 @@ class ClusterControlPublisher:
             wanted = self._wanted(control, at)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
+            # Only if it says something else, because each write comes back as a change of the object.
             if (applied.status, applied.message, applied.observed_generation) != ("False", message, control.metadata.generation):
                 self._door.write_status(control, commanding_objects.status(control, at, in_force=False, message=message))
             return

@@ -322,6 +322,7 @@ def _pinned(spec: ScheduledPodSpec) -> str:
 
 
 def _named(term: NodeSelectorTerm) -> str:
+    # So the DaemonSet controller binds its pods (ReplaceDaemonSetPodNodeNameNodeAffinity in daemonset_util.go).
     fields = term.match_fields or []
     field = fields[0] if len(fields) == 1 else None
     fits = field is not None and field.key == NODE_NAME_FIELD and field.operator == "In" and len(field.values or ()) == 1

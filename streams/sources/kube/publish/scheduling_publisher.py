@@ -187,6 +187,7 @@ class SchedulingPublisher:
         self._publish_node(name)
 
     def _publish_node(self, name: str) -> None:
+        # A node and its CSINode come by two watches, in any order.
         node = self._bare_nodes.get(name)
         if node is not None:
             self._nodes.upsert(name, replace(node, at=self._at, attachable=self._attachable.get(name, {})))

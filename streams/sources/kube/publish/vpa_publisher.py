@@ -43,6 +43,7 @@ class VpaPublisher:
         if vpa.unsupported:
             self._served.pop(vpa.key, None)
             return
+        # Also one that was unsupported until now, whose checkpoints nobody has asked for.
         first = vpa.key not in self._served
         self._served[vpa.key] = vpa
         if first and self._requested and vpa.uid not in self._seeded:

@@ -136,6 +136,7 @@ class PodLabelQuery:
         for series in server.query(query, at):
             name = series.metric.get(self.namespace_label, ""), series.metric.get(self.pod_label, "")
             last = _last(series)
+            # A pod whose labels changed has a series for each version of them.
             if last >= newest.get(name, (last, {}))[0]:
                 newest[name] = last, self._labels(series)
         return {name: labels for name, (_, labels) in newest.items()}
@@ -158,6 +159,7 @@ class PastWorkloads:
         """The key of a pod's workload; None if neither the log nor a VPA shows it."""
         name = namespace, pod
         if name not in self._workload_of:
+            # What a source saw is better than what labels suggest.
             logged = self._pods.workload(*name) or self._pods.former_workload(*name)
             self._workload_of[name] = logged or self._by_labels(*name)
         return self._workload_of[name]

@@ -66,6 +66,7 @@ class ExportedPods:
         for name, (kind, owner) in sorted(owners.items()):
             workload = self._topmost(name, kind, owner, above)
             containers = tuple(self._containers(name, amounts))
+            # cAdvisor's metrics have no uid, and in a trace the name will do.
             pod = PodName(*name, f"{name[0]}/{name[1]}")
             event = PodChanged(self.at, workload, pod, PodPhase.RUNNING, self.at, containers, labels=labels.get(name, {}))
             pods.append(ExportedPod(event, name in alive))
@@ -167,6 +168,7 @@ class StoredTrace:
         Raises TryAgain and GiveUp, and BadInput for a server that has nothing of the period or no metrics of kube-state-metrics,
         and for a file that cannot be written.
         """
+        # Only where it is used, so that other commands need not load it.
         import duckdb
 
         pods = {(pod.event.pod.namespace, pod.event.pod.name): pod.event for pod in self._exported.read()}

@@ -110,4 +110,5 @@ def _series(name: str, attributes: Mapping[str, str], identity: bytes, wanted: f
 
 def _attributes(resource: Any) -> dict[str, str]:
     """The attributes that are read."""
+    # Others are passed over, so that a collector that adds some makes no other series of it.
     return {attribute.key: attribute.value.string_value for attribute in resource.attributes if attribute.key in _READ}

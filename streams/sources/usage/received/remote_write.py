@@ -95,6 +95,7 @@ def _add(batch: SampleBatch, series: Any, number: int) -> None:
         value = sample.value
         no_amount = not isfinite(value) and struct.pack("<d", value) != _STALE
         batch.series.append(NO_USAGE if no_amount else number)
+        # In milliseconds, as Prometheus has all its times.
         batch.at.append(sample.timestamp / 1000)
         batch.values.append(value)
 
@@ -136,6 +137,7 @@ def _read_labels(pairs: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
         labels = {name.decode(): value.decode() for name, value in pairs}
     except UnicodeDecodeError as error:
         raise UnreadableSeries(f"a label is no text: {error}") from error
+    # The specification forbids both, and which of two values counts would be anybody's guess.
     if len(labels) < len(pairs) or "" in labels:
         raise UnreadableSeries("a series has a label twice, or one without a name")
     return labels

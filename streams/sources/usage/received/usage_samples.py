@@ -107,7 +107,9 @@ class UsageSamples:
             except UnreadableSeries as error:
                 number, self.fault = MALFORMED, str(error)
             if len(self._written) >= _ALIASES * self._most:
+                # Not the oldest only: all are read anew within one request of each sender.
                 self._written.clear()
+            # There may be room for it later.
             if number != REFUSED:
                 self._written[digest] = number
         return number
@@ -130,6 +132,7 @@ class UsageSamples:
         counts = Counter({word: int((numbers == number).sum()) for word, number in words.items()})
         ahead = (numbers >= 0) & ~(at <= now.timestamp() + AHEAD)
         counts["future"] = int(ahead.sum())
+        # They would be forgotten at the next look, and could only push out what counts.
         useless = (numbers >= 0) & (at < now.timestamp() - max(self._window, LOOKBACK))
         counts["too_old"] = int(useless.sum())
         if (numbers >= 0).any():
@@ -179,8 +182,10 @@ class UsageSamples:
             np.maximum.at(ends, kind.containers[current], kind.samples.newest[current])
         for kind, column in ((bytes_used, memory), (cores_used, gauge)):
             current = kind.current(now)
+            # Several senders may bring the same container; fmax passes over NaN.
             np.fmax.at(column, kind.containers[current], kind.samples.values()[current])
         cpu.add_rates(cores, cpu.samples.rates(now - self._window, now, watched=self._watched, late=True))
+        # What follows from a counter is exact; the kubelet's own average stands in where there is none.
         cores = np.where(np.isnan(cores), gauge, cores)
         here = np.flatnonzero(ends > -np.inf)
         if not len(here):
