@@ -85,7 +85,6 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     learned = {fact.group: state.patterns.get(prefix + fact.group) for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook.begun(state, cluster, settings, now, devices)
-    # By name, so that a replay has the same rows.
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
     waiting = state.ready_index().waiting(cluster)
