@@ -29,15 +29,19 @@ from kafka.errors import (
     for_code,
 )
 
+from schemas.units import Seconds
 from streams.errors import BadInput, LogUnavailable
 from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import granted_operations, translated_errors
+from streams.log.leader_questions import LeaderQuestions
 from streams.topics import TopicSpec
 
 FOREVER = -1
 NEW = "topic"
 PARTITIONS = "partitions"
+_LEADER_SECONDS = Seconds(60.0)
+"""For how long new partitions are waited for until their leaders answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +274,8 @@ def _create(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
                 raise error([topic["name"]])
             raise error(f"creating topic '{topic['name']}': {topic.get('error_message')}")
     client.wait_for_topics([spec.name for spec in specs])
+    places = [(spec.name, partition) for spec in specs for partition in range(spec.partitions)]
+    LeaderQuestions(client).await_leaders(places, _LEADER_SECONDS)
 
 
 def _grow(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:

@@ -9,10 +9,18 @@ from time import monotonic, sleep
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, LeaderNotAvailableError, TopicAuthorizationFailedError, for_code
+from kafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from kafka.future import Future
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
+from schemas.units import Seconds
 from streams.log.kafka_connection import REQUEST_MS
 from streams.log.log_port import LogEnd, TopicAndPartition, unanswered
 
@@ -54,6 +62,20 @@ class LeaderQuestions:
             if place not in answers:
                 raise LeaderNotAvailableError(unanswered(place))
         return {place: answer.offset for place, answer in answers.items()}
+
+    def await_leaders(self, places: Collection[TopicAndPartition], seconds: Seconds) -> None:
+        """Wait until the leaders of all these answer, for so long at most. Raises KafkaError for one that does not."""
+        # A busy broker is named as the leader of a new partition seconds before it acts as one.
+        until = monotonic() + seconds
+        while True:
+            try:
+                self.offsets(places, LATEST)
+            except (LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError):
+                if monotonic() >= until:
+                    raise
+                sleep(_AGAIN_SECONDS)
+            else:
+                return
 
     def _list(self, places: Collection[TopicAndPartition], which: int, answer_ms: int) -> dict[TopicAndPartition, LogEnd]:
         def request(topics: Mapping[str, Iterable[int]]) -> Any:

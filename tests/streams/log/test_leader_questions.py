@@ -7,6 +7,7 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableError, UnknownBrokerIdError
 from kafka.future import Future
 
+from schemas.units import Seconds
 from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
 from streams.log.log_port import LogEnd
 
@@ -107,3 +108,28 @@ def test_an_offset_that_must_be_known_waits_for_the_leader_to_answer() -> None:
     assert brokers.refreshed > 0
     brokers.gone = {}
     assert questions.offsets(places, LATEST) == dict.fromkeys(places, 7)
+
+
+class Busy(Brokers):
+    """Named as leaders, they refuse so many questions before they act as such."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self.refusals = refusals
+
+    def send(self, request: Any, node_id: int, ms: int) -> Future:
+        if self.refusals == 0:
+            return super().send(request, node_id, ms)
+        self.refusals -= 1
+        return super().send(request, 3, ms)
+
+
+def test_new_partitions_are_waited_for_until_their_leaders_act_as_such() -> None:
+    """After `topics apply` on a busy broker the next question failed, because no leader knew yet that it is one."""
+    places = [(TOPIC, 1), (TOPIC, 2)]
+    for refusals in (1, 7):
+        busy: Any = Busy(refusals)
+        LeaderQuestions(busy).await_leaders(places, Seconds(60.0))
+        assert busy.refusals == 0
+    with pytest.raises(KafkaError):
+        LeaderQuestions(Busy(-1)).await_leaders(places, Seconds(0.0))
