@@ -48,6 +48,7 @@ def policy_manifest(policy: VerticalPolicyChanged, cluster: str) -> Json | None:
     """The object of a policy; None for one whose target is not within a namespace of the cluster."""
     where, _, rest = policy.target.partition("/")
     namespace, slash, workloads = rest.partition("/")
+    # an object lives in one namespace of one cluster, so none can say what a wider pattern says
     if where != cluster or not slash or "*" in namespace:
         return None
     kind, _, name = workloads.partition("/")
@@ -62,6 +63,7 @@ def policy_manifest(policy: VerticalPolicyChanged, cluster: str) -> Json | None:
         spec["guards"] = {_camel(field): value for field, value in policy.guards.said.items()}
     if not policy.patch_new_pods:
         spec["patchNewPods"] = False
+    # a name that follows from the target: applying what was printed twice changes one object and makes no second
     said = _NO_NAME.sub("-", workloads.replace("*", "any").lower()).strip("-.")[:253]
     return _manifest(vertical_policy_client.KIND, {"name": said, "namespace": namespace}, spec)
 

@@ -38,6 +38,7 @@ def run(  # noqa: PLR0913  # one for each flag
     if as_object:
         _print_object(settings, mode, budget, reason, tuple(map(read_schedule, schedules)), on_an_open_log=on_an_open_log)
         return
+    # who asks so runs unattended, as the chart's hook does, and must not undo what an object says
     if unless_an_object_says:
         with operator_session(settings) as (operator, _):
             last = operator.control(settings.cluster.name)
@@ -59,6 +60,7 @@ def _print_object(  # noqa: PLR0913  # one for each value of the object
     *,
     on_an_open_log: bool,
 ) -> None:
+    # an object has no time, so any will do
     said = ControlChanged(times.from_ms(0), settings.cluster.name, mode, reason=reason, schedules=schedules)
     control = said if budget is None else replace(said, budget=Fraction(_share(budget)))
     if (refusal := next(refusals(control), None)) is not None:
@@ -109,6 +111,7 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
     sentence(f"{cluster}: {describe(changed, at)}")
     for schedule in changed.schedules:
         sentence(f"  {schedule}")
+    # nobody expects that a mode given by hand ends schedules
     if last.schedules and not changed.schedules:
         note(f"its schedules ({len(last.schedules)}) are in force no more")
     if last.through:
@@ -143,6 +146,7 @@ def _share(text: str) -> float:
     try:
         share = setting_texts.share(text)
     except ValueError:
+        # below 0, so that a text that is no number is refused by the same sentence
         share = -1.0
     if not 0 <= share <= 1:
         raise BadInput(f"--budget '{text}' is no share of pods: it is between 0 and 1, as in --budget 0.1 or --budget 10%")
@@ -214,6 +218,7 @@ def read_schedule(text: str) -> ControlSchedule:
                     f"--schedule '{text}' says '{clause}'; it says `mode` ({modes}), `budget` with a share, or `paused`"
                 )
     minutes = int(match["count"]) * _MINUTES[match["unit"]]
+    # however it was spaced, so that one schedule has one text in the log
     begins = " ".join(match["begins"].split())
     return ControlSchedule(begins, minutes, match["zone"] or "", mode, budget, paused, match["reason"] or "")
 

@@ -35,6 +35,7 @@ def change(settings: Settings, target: str, mode: str | None, bounds: BoundFlags
     check_target(target, "TARGET")
     least, most = amounts(pairs(bounds.least, "--min"), "--min"), amounts(pairs(bounds.most, "--max"), "--max")
     with operator_session(settings) as (operator, at):
+        # without a version, which `_publish` computes from the content
         new = VerticalPolicyChanged(at, target, "")
         policy = operator.policies().get(target, new)
         entries = {entry.container: entry for entry in policy.containers}
@@ -51,6 +52,7 @@ def change(settings: Settings, target: str, mode: str | None, bounds: BoundFlags
 def apply(settings: Settings, file: Path) -> None:
     """Publish the policies of a file."""
     policies = policy_file.read(file)
+    # all targets first: a file is published as a whole or not at all
     for policy in policies:
         check_target(policy.target, str(file))
     with operator_session(settings) as (operator, at):
@@ -102,6 +104,7 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
             _require_no_object(old)
             changed.append(new)
         sentence(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
+    # in one call after all checks, so that a fault in the last policy keeps the first from the log
     operator.publish(*changed)
 
 

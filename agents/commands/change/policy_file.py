@@ -33,6 +33,7 @@ _Quantities = dict[Literal["cpu", "memory"], str | int | float]
 
 
 class _Entry(BaseModel):
+    # a misspelt field must not pass for one that is not there
     model_config = ConfigDict(extra="forbid")
     container: str = "*"
     min: _Quantities = {}
@@ -61,6 +62,7 @@ def read(file: Path) -> list[VerticalPolicyChanged]:
         listed = _FILE.validate_python(_content(file))
     except ValidationError as error:
         raise BadInput(f"the policy file '{file}' {_first(error)}") from error
+    # else the later of two would win in silence
     seen: set[str] = set()
     for policy in listed:
         if policy.target in seen:
@@ -103,6 +105,7 @@ def _guards(overrides: Mapping[str, bool | int | float | str], where: str) -> Gu
     for name in overrides:
         if name not in names:
             raise BadInput(f"{where} names '{name}'; there are {', '.join(sorted(names))}")
+    # by the settings' own check, so that a policy's guard has the bounds that the setting has
     if (wrong := stage_rules.fault(UpdateSettings, overrides)) is not None:
         raise BadInput(f"{where}{wrong.removeprefix('settings')}")
     return GuardOverrides(**dict[str, Any](overrides))
@@ -135,6 +138,7 @@ def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
 def _entry_body(entry: ContainerPolicy) -> dict[str, object]:
     bounds = {"min": quantities(entry.min_allowed), "max": quantities(entry.max_allowed)}
     decides = {"policy": entry.policy, "risk_cpu": entry.tuning.risk_cpu, "risk_oom": entry.tuning.risk_oom}
+    # what says nothing stays out, so that the printed file has what somebody wrote
     body = {name: value for name, value in (*bounds.items(), *decides.items()) if value}
     return {"container": entry.container, **body}
 

@@ -74,6 +74,7 @@ def owners_amounts_since(context: LogContext, cluster: str, begin: datetime) -> 
     }
     earliest = {plan.plan.pod.uid: plan for plan in _earlier(context, cluster, unnoted, begin)}
     owners_by_workload = {key: _of_plan(earliest.get(plan.plan.pod.uid, plan)) for key, plan in first.items()}
+    # last, so that they win: their notes have what the owner's template said then
     for key, admission in acts.admissions.items():
         if admission.subject.cluster == cluster and admission.admitted is not None:
             owners = owners_by_workload.setdefault(key, OwnersAmounts(Workload.parse(key)))
@@ -171,6 +172,7 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
             RevertRequested(at, owners.workload, begin, owners.requests, owners.limits, reason)
             for owners in owners_amounts_since(operator.context, settings.cluster.name, begin)
         ]
+        # filtered when all are known, for a refusal names what would have matched
         requests = [revert for revert in changed if _matches(revert, workloads)]
         if changed and not requests:
             raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
@@ -231,6 +233,7 @@ def _moment(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
+    # without an offset it would be read in the time zone of whoever types it
     if moment is None or moment.tzinfo is None:
         raise BadInput(f"--since '{text}' is neither a time ago like 90s, 30m, 2h or 1d, nor one like 2026-01-05T12:00:00Z")
     return moment

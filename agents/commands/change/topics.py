@@ -41,6 +41,7 @@ def plan(settings: Settings, form: TextForm = "table") -> None:
 def describe(settings: Settings) -> None:
     """Print the AsyncAPI document of the topics of these settings."""
     whole = async_api.document(log_factory.topics(settings), metadata.version("ullage"))
+    # libyaml where it is built in, because it is many times as fast
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     for line in yaml.dump(whole, Dumper=dumper, sort_keys=False, width=130, allow_unicode=True).splitlines():
         sentence(line)
@@ -98,6 +99,7 @@ def helm_topics() -> str:
         {
             "suffix": ours.wire(topic.name).removeprefix(f"{ours.prefix}."),
             "changelog": False,
+            # the clock has one partition, however many the others have
             **({"partitions": 1} if topic.keyed is KeySpace.CLOCK else {}),
             "config": dict(topic.configs()),
         }

@@ -28,6 +28,7 @@ def run(settings: Settings, *, partitions: int, to: str) -> None:
         # what a worker decides after the copy would be lost with the old topics
         _require_quiet(LogContext.of(log, log_factory.topics(settings)), settings)
         with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
+            # planned as `topics apply` plans, so that the new topics are as it would make them
             topic_admin.apply(client, topic_admin.plan(client, wanted(there)))
         count = move(log, settings, there)
     note(f"{count:,} records copied, and the state of every stage; the old topics are as they were")

@@ -35,6 +35,7 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, form: TextForm, 
         else:
             card = trace_backtest.scored(file, settings, jobs=jobs).card()
     for line in output_table.fitted(form, backtest.lines(card)) if form in output_table.PEOPLE else _for_programs(form, card):
+        # after the card: a gate that is crossed is no reason to hide it
         data(line)
     if max_oom is not None and card.gated_kills > max_oom:
         kills = card.kills
@@ -79,6 +80,7 @@ def recording(
         yield file
         return
     with TemporaryDirectory(prefix="ullage-backtest-") as folder:
+        # deleted at the end unless `--keep` names a place
         to = keep or Path(folder) / "usage.parquet"
         with stoppable():
             _write(loaded, to, until)

@@ -68,6 +68,7 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
     scores = _scores(settings, file, wanted, flags, prices)
     baseline = scores[0]
     differences = {score.name: difference(baseline, score) for score in scores[1:]}
+    # only what was asked for is gated, and not what it is compared with
     candidates = [score for text, score in zip(wanted, scores, strict=True) if text in policies and text not in SIDES]
     sentences = [*_about(baseline, prices), *_resolution(scores)]
     rows, exact = list(comparison_output.shown(scores, differences, prices)), list(comparison_output.workload_rows(scores))
@@ -122,6 +123,7 @@ def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, fl
 def _scores(
     settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, prices: PriceList
 ) -> list[PolicyScore]:
+    # before the scoring, which may take hours
     comparison_output.require_file(flags.form, flags.to)
     specs = policy_runs.read(policies, settings, flags.given)
     if flags.form != "parquet" or flags.to is None or flags.rows == "workload":

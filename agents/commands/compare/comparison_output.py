@@ -39,6 +39,7 @@ SPARE = (
 def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> Iterator[Row]:
     """A row for each policy, for people."""
     for score in scores:
+        # `or 1.0`: an empty recording has no hours, and all its shares are 0
         hours = score.total("container_hours") or 1.0
         against = differences.get(score.name)
         yield {
@@ -136,8 +137,10 @@ def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int) -
         for name in first_policy.workloads
         if name in second_policy.workloads
     ]
+    # names settle ties, so that two runs list the same workloads
     by_cost = sorted(pairs, key=lambda pair: (-abs(pair[1].cost - pair[0].cost), pair[0].workload))
     by_risk = sorted(pairs, key=lambda pair: (-_risk(*pair), pair[0].workload))
+    # one by risk, one by cost, so that a short list has both
     in_turn = (pair for both in zip(by_risk, by_cost, strict=True) for pair in both)
     taken = dict.fromkeys(first.workload for first, second in in_turn if first != second)
     for name in list(taken)[:top]:

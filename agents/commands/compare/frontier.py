@@ -22,6 +22,7 @@ def specs(policy: str, knob: str) -> list[str]:
     values = [value.strip() for value in listed.split(",") if value.strip()]
     if not equals or len(values) < 2 or len(set(values)) < len(values):  # noqa: PLR2004  # a line has two ends
         raise BadInput(f"--frontier '{knob}' is no setting with several values: give vertical.risk_cpu=0.01,0.02,0.05")
+    # else the setting of one policy would be turned while another one decides
     decides = "" if policy in {"default", ""} else f",vertical.policy={policy}"
     margins = [f"upstream, margin {margin:g}:vertical.margin={margin:g},updates.profile=upstream" for margin in MARGINS]
     return [*margins, *(f"{name} {value}:{name.strip()}={value}{decides}" for value in values)]
@@ -128,6 +129,7 @@ def _panel(left: int, points: Sequence[FrontierPoint], panel: tuple[str, str, _O
     """Axes with numbers, and a line through the points of each side, each with its value beside it."""
     across, up, x, y = panel
     least, most = min(map(x, points)), max(map(x, points))
+    # points that lie together would leave the axis without a length
     room = max((most - least) * 0.1, 0.01)
     least, most, highest = least - room, most + room, max(max(map(y, points)) * 1.1, 1e-9)
 

@@ -38,6 +38,7 @@ def new(file: Path) -> None:
         raise BadInput(f"'{file}' is no Python file: a policy's file ends in .py")
     policy_sources.check_name(file.stem, str(file))
     try:
+        # `x` refuses a file that is there, also one that has come since a look
         with file.open("x", encoding="utf-8") as out:
             out.write(TEMPLATE)
     except FileExistsError:
@@ -52,6 +53,7 @@ def lint(text: str, limits: PolicyLimits) -> int:
     source = policy_sources.read(text)
     faults = [f"{source.where}:{fault.line}: {fault.sentence}" for fault in source.faults()]
     if not faults:
+        # only now: code with a fault is not run
         faults = [*_ran(source, text, limits), *_type_faults(source)]
     for fault in faults:
         sentence(fault)
@@ -69,6 +71,7 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
         unlike = "in another process, it answers otherwise"
     sentence(f"policy {source.reference}")
     sentence(f"deterministic: {'yes' if not unlike else f'no; {unlike}'}")
+    # the faster of two, since a machine that is busy makes a run slower and never faster
     sentence(f"time: {min(first.seconds, second.seconds) * 1000:.2f} ms for 1,000 containers")
     with TemporaryDirectory(prefix="ullage-policy-") as folder:
         flags = ComparisonFlags((), "table", None, None, baseline="default")
@@ -92,11 +95,13 @@ def _type_faults(source: PolicySource) -> list[str]:
         return []
     root = str(Path(agents.__file__).parents[1])
     with TemporaryDirectory(prefix="ullage-types-") as folder:
+        # a cache of its own, which goes with the folder
         options = ["--strict", "--follow-imports=silent", "--no-error-summary", "--no-color-output", "--cache-dir", folder]
         command = [sys.executable, "-m", "mypy", *options, str(source.where)]
         mypy = subprocess.run(  # noqa: S603  # our own arguments; mypy reads the file and does not run it
             command, env={**os.environ, "MYPYPATH": root}, capture_output=True, text=True, check=False
         )
+    # mypy exits with 1 for faults in the file, and with 2 for its own
     if mypy.returncode > 1:
         note(f"mypy did not work, so types are not checked: {mypy.stderr.strip()[:300]}")
         return []

@@ -58,6 +58,7 @@ def read(texts: Sequence[str], base: Settings, given: Sequence[str]) -> list[Pol
 
 
 def _spec(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
+    # from the right, because a file's path may have an `@` of its own
     policy, _, mode = text.rpartition("@")
     if policy and mode in MODES:
         if policy in SIDES:
@@ -82,6 +83,7 @@ def _policy(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
         return PolicySpec(named, base.model_copy(update={"vertical": replace(base.vertical, policy=text)}))
     if "=" in text:
         head, colon, rest = text.partition(":")
+        # a colon behind the first `=` belongs to a value
         name, settings = (head, rest) if colon and "=" not in head else (text, text)
         return PolicySpec(name, load(flags=_flags([*given, *settings.split(",")])).settings)
     names = ", ".join(("default", BASELINE, ADAPTIVE, *SIDES, *policy_sources.offered()))
@@ -164,6 +166,7 @@ def played(
 
 
 def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
+    # the oracle is summed wherever use was measured, so its seconds are all that was recorded
     recorded = {total.workload: (total.cpu.seconds, total.memory.seconds) for total in part.totals("oracle")}
     workloads = figures(part.totals(side), recorded, prices)
     return PolicyScore(name, workloads, part.card() if side == "ours" else None)

@@ -91,6 +91,7 @@ def _dealt(trace: Trace, processes: int) -> Iterator[list[int]]:
     """The containers' numbers, distributed by a stable hash of their workloads; no process gets none."""
     dealt: list[list[int]] = [[] for _ in range(processes)]
     for who, name in enumerate(trace.names):
+        # not by Python's hash, which differs in each process
         dealt[zlib.crc32(f"{name.namespace}/{name.workload}".encode()) % processes].append(who)
     yield from (who for who in dealt if who)
 
@@ -121,6 +122,7 @@ def _scored(  # noqa: PLR0913  # all by keyword but the three that say what is s
         trace, stages(settings), topics, updates=settings.updates, by_workload=by_workload, samples=samples, mode=mode
     ):
         show(done.score.rows)
+        # the whole is scored again in one process, so the rest of a part is not worth its time
         if done.score.dead_letters and not whole:
             break
     if samples is not None:

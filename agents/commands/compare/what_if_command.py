@@ -92,6 +92,7 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
         topics = {name for stage in stages(fitted) for name in stage.reads}
         # before the stretch is decided: retention must not take the answer away meanwhile
         lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
+        # the last of the growing comparisons, without keeping the others
         [outcome] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
     if not outcome.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
@@ -136,6 +137,7 @@ def rows(outcome: WhatIf) -> dict[str, tuple[int, int]]:
     recorded, other = outcome.recorded, outcome.other
     counts = {f"{noun} planned": (_planned(recorded, action), _planned(other, action)) for action, noun in _NOUN.items()}
     for kind, noun in _OTHERS.items():
+        # kinds that neither side decided would be rows of noughts
         if recorded.others[kind] or other.others[kind]:
             counts[f"{noun} planned"] = (recorded.others[kind], other.others[kind])
     for guard in sorted(recorded.refused.keys() | other.refused.keys()):

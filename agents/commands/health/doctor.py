@@ -51,6 +51,7 @@ def writers(topic: ClockTopic) -> DoctorCheck:
 def copies(topic: ClockTopic) -> DoctorCheck:
     """Whether it has three copies, two of them in sync, where there are three brokers."""
     says = f"{topic.copies} copies of `clock` on {topic.brokers} brokers, of which {topic.in_sync} must have each tick"
+    # fewer brokers than copies: then there is nothing to mend
     if topic.brokers < COPIES or (topic.copies >= COPIES and topic.in_sync >= IN_SYNC):
         return DoctorCheck("ok", "clock", says)
     fix = f"give it {COPIES}, with min.insync.replicas={IN_SYNC} (topics.replication={COPIES}, before `topics apply`)"
@@ -173,6 +174,7 @@ def the_log(settings: Settings) -> Iterator[DoctorCheck]:
         return
     first = _broker(settings) if settings.log.kind == "kafka" else _file(settings)
     yield first
+    # topics of a log that does not answer would be a second line about one fault
     if first.level != "fail":
         yield from _topics(settings)
         if settings.log.kind == "kafka":
@@ -237,6 +239,7 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
                     wrong.append(f"{topic.name} is missing")
                     continue
                 planned = topics.count(topic.name)
+                # only topics that follow `topics.partitions` tell its number; the clock's has one always
                 if planned == topics.partitions:
                     counts.add(count)
                 if count != planned:

@@ -63,6 +63,7 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
     try:
         answer = _ask(api, "/version")
         yield from _server(answer, where)
+        # without credentials every further question would have the same answer
         if answer.code == _UNKNOWN:
             return
         for component in components(settings):
@@ -102,6 +103,7 @@ def _server(answer: "ApiResponse", where: str) -> Iterator[DoctorCheck]:
         yield DoctorCheck("fail", "cluster", f"{where} answers HTTP {answer.code}", "is it an API server?")
     else:
         yield DoctorCheck("ok", "cluster", f"{where} answers")
+    # also of a refusal, whose answer has a date as well
     if answer.date is not None:
         yield clock_skew(answer.date, datetime.now(UTC))  # noqa: TID251  # this machine's clock is what is checked
 
@@ -122,6 +124,7 @@ def _rights(api: "Api", component: str, settings: Settings) -> DoctorCheck:
     pods_namespace = cluster_factory.lease_namespace(settings.cluster)
     try:
         missing = component_rights.missing(api, RIGHTS[component], namespace=settings.webhook.namespace)
+        # a component that keeps a Lease needs rights in the namespace of its own pods, too
         if not missing and pods_namespace is not None:
             missing = component_rights.missing(api, KEPT[component], namespace=pods_namespace)
     except GiveUp as error:
@@ -139,6 +142,7 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("ok", "crds", "VerticalPodAutoscaler objects are served")
     else:
         fix = "install VPA's CRDs (they need no VPA), or use `ullage policy set`"
+        # an old VPA serves v1beta2 alone
         others = ", ".join(version for version in _versions(api, "autoscaling.k8s.io") if version != "v1")
         finding = "the cluster has no VerticalPodAutoscaler objects (autoscaling.k8s.io/v1)"
         yield DoctorCheck("warn", "crds", f"{finding}, only {others} of that group" if others else finding, fix)

@@ -97,6 +97,7 @@ def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
                 yield kept
             else:
                 others.add(name if kept.workload.cluster == settings.cluster.name else f"{name} of '{kept.workload.cluster}'")
+    # five are enough to see how names are spelt
     if not matched:
         names = f"; there are, among {len(others)}: {', '.join(sorted(others)[:5])}" if others else ""
         raise BadInput(f"no worker remembers a VPA of cluster '{settings.cluster.name}' that matches --vpa '{vpa}'{names}")

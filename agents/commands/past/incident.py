@@ -110,6 +110,7 @@ def _written(  # noqa: PLR0913  # wired in one place
         names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
     line = ProgressLine(0, "records")
 
+    # how many there are is known with the first call
     def progress(count: int, of: int) -> None:
         if not line.of:
             note(f"reading {of:,} records of {len(stretch.topics)} topics")
@@ -128,6 +129,7 @@ def _sentence(manifest: IncidentManifest, file: Path) -> str:
     if not manifest.records:
         return visible_line(f"no record is of that stretch: {file} holds none")
     size = 0
+    # the size is only told: a file that has been moved away is no fault of the export
     with suppress(OSError):
         size = file.stat().st_size
     named = f"; names replaced by key {manifest.pseudonyms}" if manifest.pseudonyms else ""

@@ -48,6 +48,7 @@ def newest_turn(
     # an older version's log lacks topics that came later
     stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))
     start = _start(context, stage, partition, worker)
+    # with a checkpoint, what retention took from before it is not needed
     if start is None and say is not None:
         lost = truncated_topics.sentence(
             truncated_topics.late_starts(context.log, context.topics, stage.reads, partition=partition)
@@ -80,6 +81,7 @@ class ClusterStates:
         [stage] = [stage for stage in stages(self._settings) if stage.name == name]
         partition = self.context.topics.partition_of(self.context.cluster)
         state, turn = newest_turn(self.context, stage, partition, self._settings.worker.name, say=self._say_once)
+        # a turn below 0 means that none was taken, which is not late
         if self.tick is not None and 0 <= turn < times.to_ms(self.tick.at) - _BEHIND_MS:
             behind = length((times.to_ms(self.tick.at) - turn) / 1000)
             lacks = f"what stage '{name}' reads lacks records, and `ullage status` says where"
@@ -130,6 +132,7 @@ def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> Ta
     if checkpoint is None or state is None:
         return None
     begins = {name: context.log.begin(context.topics.wire(name), partition) for name in stage.reads}
+    # a topic that came after the checkpoint is read from its beginning
     positions = {name: checkpoint.mark.positions.get(name, begins[name]) for name in stage.reads}
     return TaskStart(checkpoint.mark.turn, positions, state, checkpoint.mark.tick)
 

@@ -44,6 +44,7 @@ def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
     newest: dict[str, PodRecord] = {}
     for pod in updater.clusters.pods.values():
         key, newest_record = pod.fact.workload.key, newest.get(pod.fact.workload.key)
+        # the newest pod shows best what the owner's template says now
         if pod.fact.workload.cluster == cluster and (newest_record is None or pod.fact.created > newest_record.fact.created):
             newest[key] = pod
     for key, pod in sorted(newest.items()):

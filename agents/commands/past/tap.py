@@ -82,6 +82,7 @@ def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter
         for stretch in reverse_log_reader.since(log, wire, times.EPOCH):
             ordered = sorted(stretch, key=log_range.event_time_ms)
             newest = [record for record in _without_copies(iter(ordered)) if wanted.matches(record, _read(record, codec)[0])]
+            # each stretch is older than the one before
             kept = [*newest, *kept]
             if len(kept) >= count:
                 break
@@ -145,6 +146,7 @@ def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
         if first.setdefault((record.key, record.value), record.partition) == record.partition:
             yield record
         if len(first) > _MOST_COPIES:
+            # the oldest goes, whose copies have long passed
             first.pop(next(iter(first)))
 
 

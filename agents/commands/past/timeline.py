@@ -77,6 +77,7 @@ class TimelineFilter:
 
     def holds(self, key: str, workload: str | None) -> bool:
         """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        # a key begins with its cluster, or with a pattern where a policy is for several
         if self.cluster is not None and not fnmatchcase(self.cluster, key.partition("/")[0]):
             return False
         if self.workload:
@@ -150,6 +151,7 @@ def changes(context: LogContext, workload: str, since: datetime | None, until: d
     wires = [context.topics.wire(name) for name in OF_VALUES]
     last: dict[tuple[str, str], tuple[float | None, ...]] = {}
     for record in read_range(context.log, wires, since=since, until=until, merged=True):
+        # before decoding, which is most of the cost
         if record.key != workload.encode():
             continue
         event = context.codec.decode_or_none(record)

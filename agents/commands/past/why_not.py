@@ -37,6 +37,7 @@ KINDS = ("pod", "workload", "node")
 
 def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> None:
     """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
+    # a pod is NAMESPACE/NAME, so more slashes mean a workload
     kind_of_name = "workload" if asked[0].count("/") > 1 else "pod"
     kind, name = (kind_of_name, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
     if kind not in KINDS:
@@ -123,6 +124,7 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
     outlooks = _outlooks(updater, cluster)
+    # hundreds of pods mostly have one answer between them
     answers = Counter(
         "; ".join(answer.strip() for answer in _answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods
     )
@@ -166,6 +168,7 @@ def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None
     yield f"{pod.namespace}/{pod.name}: {first}"
     yield from others
     record = updater.clusters.pods.get(pod.uid)
+    # the guard's own objection has said it already
     if record is not None and not (mine is not None and any(objection.guard == "unpatched" for objection in mine.objections)):
         yield from _unpatched(updater, record.fact.workload.key)
 
@@ -191,6 +194,7 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
             yield f"  {new}"
     record = updater.clusters.control.get(cluster)
     obstacle = control.objection(None if record is None else record.event, cluster)
+    # a pause that the guard has named would stand there twice
     if obstacle is not None and "paused" not in {objection.guard for objection in mine.objections}:
         yield f"  no: {obstacle}"
     elif not mine.objections:

@@ -58,6 +58,7 @@ def requests_of(pods: PodsOfWorkload, container: str) -> RequestsOfPods | None:
     if not amounts:
         return None
     usual = _most(amount.requests for amount in amounts)
+    # of pods with the usual requests alone, else requests and limits would be of different pods
     limits = _most(amount.limits for amount in amounts if amount.requests == usual)
     return RequestsOfPods(usual, limits, tuple(amount.requests for amount in amounts))
 
@@ -82,11 +83,13 @@ def newest_pods(
             pod_in_record = reader.pod(record) if key in missing else None
             if pod_in_record is not None:
                 is_there = pod_in_record.is_there and "pod-changed" in (header(record, "ce_type") or "")
+                # later records of a stretch overwrite earlier ones of the same pod
                 latest[key, pod_in_record.uid] = pod_in_record if is_there else None
         # stretches come newest first, so what a later stretch says of a pod is older
         for (key, uid), pod in reversed(latest.items()):
             if uid not in pods[key]:
                 pods[key][uid] = pod
+                # a pod that is gone takes no place among those that are looked for
                 missing[key] -= pod is not None
         missing = {key: count for key, count in missing.items() if count > 0}
         if not missing:
@@ -230,6 +233,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
     reader = ContainerRequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
+    # a recommendation need not say how many pods there are, and what one requests is wanted all the same
     counts = {decision.workload.key: max(1, decision.pods or 1) for decision in decisions}
     pods = newest_pods(context, reader, now - _POD_REACH, counts)
     return rows_of(decisions, pods, now, target_caps.of_guards(target_caps.refusals(context, now)))

@@ -76,7 +76,9 @@ def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> s
         return ""
     reach = recommendation_table.reach(settings.vertical.heartbeat)
     starts = (
-        truncated_topics.late_starts(context.log, context.topics, (name,), before=tick.at - span) for name, span in reach.items()
+        # each topic by its own reach, since pods and recommendations are stated again at different times
+        truncated_topics.late_starts(context.log, context.topics, (name,), before=tick.at - span)
+        for name, span in reach.items()
     )
     return truncated_topics.sentence([start for topic in starts for start in topic])
 
@@ -136,6 +138,7 @@ def _now(row: RecommendedContainer, resource: str) -> str:
         return ""
     least, most = (event_descriptions.amount(**{resource: end}) for end in ends)
     unit = most.partition(" ")[2]
+    # the unit once, where both ends have it
     return f"{least.removesuffix(f' {unit}') if unit else least}..{most}".replace(".0 ", " ").replace(".0.", ".")
 
 
@@ -155,6 +158,7 @@ def _exact(row: RecommendedContainer) -> Row:
         "workload": row.workload,
         "container": row.container,
         "pods": row.pods,
+        # without the last digits of a difference of floats
         **{name: None if (cpu := amount.cpu) is None else round(cpu, 9) for name, amount in zip(_CORES, amounts, strict=True)},
         **{name: amount.memory for name, amount in zip(_BYTES, amounts, strict=True)},
         **{

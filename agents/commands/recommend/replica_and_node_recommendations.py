@@ -117,6 +117,7 @@ def read_fleet(context: LogContext, now: datetime) -> Fleet:
     """The pods and nodes of the context's cluster."""
     fleet, uids, names = Fleet(), set[str](), set[str]()
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
+        # the newest first, so the first record of a pod or a node is what counts
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if (
@@ -148,6 +149,7 @@ def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
 
 def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timedelta) -> list[ReplicaRow]:
     """A row for each workload that can be scaled and has pods, by key."""
+    # all pods of a workload have its kind
     workloads = {key: pods for key, pods in fleet.by_workload().items() if pods[0].workload.kind not in _FIXED}
     cpu, memory = _usage(context, workloads, now - since)
     forecasts = _forecasts(context, workloads, now)
@@ -208,6 +210,7 @@ def _forecasts(context: LogContext, workloads: Mapping[str, object], now: dateti
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in forecasts:
+                # without the margin, where the model has one
                 values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
                 forecasts[event.workload.key] = values[0] if values and not event.withdrawn else ()
     return forecasts

@@ -22,6 +22,7 @@ from streams.log_range import has_topic
 from streams.publishing.operator_log import OperatorLog
 
 _MANY_CORES = 10.0
+# what a table shows as nothing is not worth a place in a sentence
 _NOTHING = re.compile(r"<1m|0m|0 |[\d.]+ (B|KiB)")
 
 
@@ -31,6 +32,7 @@ def in_words(rows: Iterable[RecommendedContainer]) -> str:
     for row in rows:
         cpu += row.saved.cpu or 0.0
         memory += row.saved.memory or 0
+        # there is a target, and nothing to compare it with
         left_out += (row.saved.cpu is None and row.target.cpu is not None) or (
             row.saved.memory is None and row.target.memory is not None
         )
@@ -135,6 +137,7 @@ def _word(row: RecommendedContainer, in_force: PoliciesInForce) -> str:
 
 def held_back_in_words(rows: Sequence[RecommendedContainer]) -> str:
     """As in `800m CPU, 2.00 GiB memory of what would be freed is held back (containers: HPA 2)`; empty if nothing is."""
+    # only what would be freed: nobody waits for requests that grow
     rows_held_back = [row for row in rows if row.held_back and row.worth > 0]
     if not rows_held_back:
         return ""

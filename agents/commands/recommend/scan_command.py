@@ -56,6 +56,7 @@ def of_context(loaded: LoadedSettings, context: str) -> Settings:
         settings = settings.model_copy(update={"prometheus": settings.prometheus.model_copy(update={"job": ""})})
     if not context:
         return settings
+    # a context may be any text, such as an ARN of EKS, and a cluster's name is a part of keys
     name = re.sub(r"[^a-zA-Z0-9._-]", "-", context).strip("-._")[:63] or "cluster"
     cluster = settings.cluster.model_copy(update={"context": context, "name": name})
     return settings.model_copy(update={"cluster": cluster})
@@ -77,6 +78,7 @@ def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> i
             rows += recommendation_table.rows_of(
                 decisions, {key: [containers_of(pod) for pod in pods] for key, pods in scanned.pods.items()}, scanned.at
             )
+    # over all clusters, so that `--limit` shows the first of all
     rows.sort(key=_order(flags.order))
     _write(rows[: flags.limit], flags, several=len(clusters) > 1)
     if not flags.quiet:
@@ -114,6 +116,7 @@ def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:
     """`app=cart,tier!=db,team`: equal, not equal, present. Raises BadInput for anything else."""
     tests: list[tuple[str, str, str]] = []
     for part in (part.strip() for part in text.split(",") if text.strip()):
+        # `==` is `=`, as kubectl has it
         match = re.fullmatch(r"([\w./-]+)(?:(!?=)=?([\w.-]*))?", part)
         if match is None:
             raise BadInput(f"--selector '{text}': '{part}' is none of app=cart, app!=cart and app")

@@ -202,6 +202,7 @@ def _list_cluster(settings: Settings, context: LogContext) -> None:
     def after() -> None:
         nonlocal settled
         reasons = threads.sync_status.reasons()
+        # several rounds in a row, because a list that has just come may ask for further look-ups
         settled = 0 if reasons else settled + 1
         if threads.sync_status.refusals() or settled > 2 or time.monotonic() > until:  # noqa: PLR2004  # rounds in which look-ups came back
             stop.set()
@@ -233,6 +234,7 @@ def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> Non
 
 def _recommended(settings: Settings, context: LogContext, at: datetime) -> Scanned:
     """One turn that holds everything."""
+    # after all facts, because a turn takes what lies before its tick
     TickWriter(context.log, context.topics).write(times.nearest_ms(at))
     Runner([_recommender(settings)], context).run()
     wires = [context.topics.wire(name) for name in ("recommendations", "pod-changes")]

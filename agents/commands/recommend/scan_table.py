@@ -82,11 +82,13 @@ def _limits(row: RecommendedContainer) -> Amounts:
 
 
 def _scaled(limit: float | None, request: float | None, target: float | None) -> float | None:
+    # a limit without a request has no ratio, and stays
     return limit * target / request if limit is not None and request and target is not None else limit
 
 
 def _difference(saved: float | None, text: Callable[[float], str]) -> str:
     """How much more or less all pods together would request."""
+    # krr's sign: what is saved is a decrease
     return "" if saved is None else f"{'-' if saved > 0 else '+'}{text(abs(saved))}"
 
 

@@ -70,6 +70,7 @@ def words(refused: UpdateRefused, container: str | None = None) -> tuple[str, ..
     """The words for what a guard says of a container, or of all; none where it concerns another one."""
     word = CAPPING[refused.guard]
     if word:
+        # a guard with one meaning has its word; the others say in their numbers what caps which container
         return (word,)
     caps = because_texts.cap_words(refused.because)
     if not caps:
@@ -86,6 +87,7 @@ def _of_recommendation(decision: RecommendedRequests, amounts: RecommendedAmount
             continue
         estimate = f"{resource} of container '{amounts.container}' would be {_text(resource, free)}"
         leak = next((leak for leak in decision.leaks if leak.container == amounts.container and resource == "memory"), None)
+        # a leak's bound before others, for it alone says what has to be mended in the program
         if leak is not None and target <= leak.most < free:
             leaks = f"leaked until {leak.ended:%Y-%m-%d %H:%M}" if leak.ended else "leaks"
             yield TargetCap(

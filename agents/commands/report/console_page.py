@@ -62,6 +62,7 @@ def collect(context: LogContext, settings: Settings, tick: NewestTick) -> Consol
                 entry = timeline.entry_of(record, event)
                 kind = "fact" if name in {"oom-events", "control"} else "outcome" if isinstance(event, Outcome) else "decision"
                 ident = header(record, "ce_id") or entry.place
+                # by id, so that what was published twice is shown once
                 by_id[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
     newest = sorted(by_id.values(), key=lambda shown: (shown.entry.at, shown.entry.place), reverse=True)
     return ConsoleData(tick.at, tuple(status.read(context, settings, tick)), tuple(newest[:MOST]))

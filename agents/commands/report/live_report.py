@@ -84,6 +84,7 @@ def address_of(listen: str, token: str) -> LiveAddress:
 
 
 def _is_loopback(host: str) -> bool:
+    # without a look-up, which another machine could answer
     if host == "localhost":
         return True
     with suppress(ValueError):
@@ -125,6 +126,7 @@ class LiveReport:
         self._data = await asyncio.to_thread(self.read)
         app = web.Application(middlewares=[self._checked], client_max_size=4096)
         app.add_routes([web.get("/", self._page), web.get("/events", self._events), web.get("/why", self._why)])
+        # streams never end by themselves, so there is no use in waiting for them
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, **SERVED)
         await runner.setup()
         self._listener = listener = listening(runner, self.limits)
@@ -183,6 +185,7 @@ class LiveReport:
         asked = request.query.get("asked", "")
         if not 0 < len(asked) <= _LONGEST:
             raise web.HTTPBadRequest(text=f"ask for something of 1 to {_LONGEST} characters: why?asked=...\n")
+        # each explanation reads the log, so there are few at one time
         async with self._explaining:
             try:
                 text = await asyncio.to_thread(self.explain, asked)
@@ -214,6 +217,7 @@ class LiveReport:
         while True:
             data, version = await self._after(sent)
             if version == sent or data is None:
+                # a comment of the protocol, so that no proxy closes a stream for being quiet
                 yield b": still here\n\n"
                 continue
             sent = version
@@ -225,6 +229,7 @@ class LiveReport:
     async def _after(self, version: int) -> tuple[LiveData | None, int]:
         """The newest report, once it is newer than `version` or has not been for a while."""
         async with self._changed:
+            # nothing new within the time is an answer, too
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(lambda: self._version > version), _QUIET)
             return self._data, self._version

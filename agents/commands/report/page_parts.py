@@ -23,6 +23,7 @@ class TableCell:
 
 def cpu_cell(cores: float | None) -> TableCell:
     """CPU for people."""
+    # what is not set sorts below every amount
     return TableCell(event_descriptions.amount(cpu=cores), -1.0 if cores is None else cores)
 
 
@@ -56,6 +57,7 @@ def tiles(*parts: tuple[str, str, str]) -> Iterator[str]:
 
 def table(names: Sequence[str], rows: Sequence[Sequence[TableCell]], ident: str, asked: Sequence[str] = ()) -> Iterator[str]:
     """Columns of numbers stand at the right, with their names. `asked`: what `ullage why` is asked about each row."""
+    # one cell without a number, and the column is text
     numeric = [bool(rows) and all(row[n].number is not None for row in rows) for n in range(len(names))]
     kinds = [" class=n" if number else "" for number in numeric]
     heads = "".join(f'<th{kind} tabindex="0">{html.escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))

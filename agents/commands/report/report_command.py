@@ -48,6 +48,7 @@ class LiveFlags:
 
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
+    # before the log is read, for a price list with a fault
     prices = price_list.read(flags.prices)
     with stoppable(), _stretch(settings, flags) as (context, since, until, _):
         data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
@@ -122,6 +123,7 @@ def _explained(context: LogContext, data: ReportData) -> dict[str, str]:
     from agents.why import explanation, explanation_lines
 
     acts = [act.asked for newest in data.history.acts.values() for act in list(newest)[-_ACTS_EXPLAINED:]]
+    # workloads before acts: of too many, those explanations stay that are looked for most
     asked = dict.fromkeys((*sorted(data.history.shown), *acts))
     texts: dict[str, str] = {}
     for about in list(asked)[:_MOST_EXPLAINED]:

@@ -205,6 +205,7 @@ class _Reading:
 
     def begin(self) -> None:
         """Everything from before the stretch has been read."""
+        # what was removed before the stretch is not of it
         self._data.removed = 0
         self._count_nodes(self._data.since)
         for (workload, _), container in self._containers.items():
@@ -249,6 +250,7 @@ class _Reading:
             case NodeChanged():
                 self._nodes[event.node] = (event.allocatable.cpu or 0.0, event.allocatable.memory or 0)
             case NodeDetailsChanged(allocatable=size):
+                # a node that is listed late was there at the beginning if it was created before
                 if self._nodes_begun is not None and event.node not in self._nodes and self._was_there(event.created):
                     self._nodes_begun += 1
                 self._nodes[event.node] = (size.get("cpu", 0) / 1000.0, float(size.get("memory", 0)))

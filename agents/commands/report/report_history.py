@@ -106,6 +106,7 @@ class ReportHistory:
         before = scaled.planned[-1][1] if scaled.planned else None
         scaled.pods.append((event.at, event.current))
         scaled.planned.append((event.at, event.replicas))
+        # a plan is stated again and again; only another number is an act
         if before != event.replicas:
             says = f"{event.current} to {event.replicas} replicas"
             about = f"{event.workload.namespace}/{event.workload.name}"

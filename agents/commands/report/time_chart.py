@@ -95,6 +95,7 @@ class _Paper:
 
     def x(self, at: datetime) -> float:
         share = (at - self.since) / (self.until - self.since)
+        # what lies outside of the stretch is drawn at its edge
         return _LEFT + (_RIGHT - _LEFT) * min(max(share, 0.0), 1.0)
 
     def key(self, panels: Sequence[ChartPanel], marks: Sequence[ChartMark]) -> Iterator[str]:
@@ -139,6 +140,7 @@ class _Paper:
         parts, drawing, last = [], False, 0.0
         for at, value in line.points:
             if value is None or not isfinite(value):
+                # a stepped value stands until nothing is known any more
                 parts += [f"H{self.x(at):.1f}"] if drawing and line.stepped else []
                 drawing = False
                 continue

@@ -42,6 +42,7 @@ def pages(data: ReportData) -> Iterator[str]:
     """The nodes' page, and one for each namespace and workload of the rows that are shown."""
     yield from _nodes(data)
     rows = sorted(data.rows[:MOST_ROWS], key=lambda row: (row.namespace, row.kind, row.workload, row.container))
+    # `groupby` needs rows that are sorted by its key
     for namespace, of_namespace in groupby(rows, key=lambda row: row.namespace):
         yield from _namespace(data, namespace, list(of_namespace))
     for key, of_workload in groupby(rows, key=lambda row: row.workload_key):
@@ -80,6 +81,7 @@ def _namespace(data: ReportData, namespace: str, rows: Sequence[RecommendedConta
     risky = sum(row.risk == "high" for row in rows)
     yield from tiles(
         (f"{len(rows)}", "containers with a recommendation that this report shows", ""),
+        # a workload's pods once, however many containers they have
         (f"{sum({row.workload_key: row.pods for row in rows}.values())}", "pods that they run in", ""),
         (f"{risky}", "at high risk as they are", "bad" if risky else "good"),
     )

@@ -68,6 +68,7 @@ def _vpas(context: LogContext, recommender: str) -> dict[str, UpdateMode | None]
         return {}
     places = [(wire, partition) for partition in range(context.topics.partitions)]
     last = reverse_log_reader.last(context.log, places, MOST_IN_FORCE)
+    # a key lies in one partition, so the order between partitions does not matter
     newest = {record.key: record for place in places for record in last[place]}
     # a removal is a record without a value, which compaction takes away later
     events = [context.codec.decode_or_none(record) for record in newest.values() if record.value is not None]

@@ -44,6 +44,7 @@ def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRec
     by_id: dict[object, Record] = {}
     for records, whole in reverse_log_reader.newest(log, wire, since, most).values():
         if not whole:
+            # records may be missing before the oldest that was read
             complete_ms = max(complete_ms, event_time_ms(records[0]))
         for record in records:
             # a record without an event time counts: nobody knows that it is old

@@ -48,10 +48,12 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
+    # ages go on in real time while no clock ticks
     now = tick.at + timedelta(seconds=status_rows.silence(tick, settings))
     outcomes = status_rows.outcomes(context, now)
     return [
         *rows,
+        # in the other modes nothing is changed, whoever writes into the log
         *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
         *status_rows.sources(context, now, settings.updates.reports_within),
         *mirrored_policies.rows(context),

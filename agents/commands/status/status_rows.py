@@ -134,9 +134,11 @@ def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now:
             which = "has" if not reached else f"has in partition {where}"
             says = f"no worker of group '{worker}' {which} left a checkpoint; {decided}"
             yield StatusRow("stage", stage.name, "not seen", says, warns=True)
+            # without a mark of every partition nobody knows how far the stage is
             continue
         ahead = max(reached) - to_ms(now)
         behind = to_ms(now) - min(reached)
+        # in the clock's own pace: where a day is played in a minute, event time is ahead and behind by more
         if ahead > _AHEAD_MS * pace:
             says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
             yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)

@@ -58,6 +58,7 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
             passed_over[event.cluster] = event
         if isinstance(event, NodeScalingHalted):
             key = event.cluster, event.group
+            # by time, for partitions are read one after another
             newest[key] = max(event, newest.get(key, event), key=attrgetter("at"))
     for (cluster, group), halt in sorted(newest.items()):
         if halt.code and group:
@@ -175,6 +176,7 @@ def unanswered_plans(
         newest_control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
         control = newest_control if newest_control is None else newest_control.in_force_at(plan.at)
         applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
+        # one answer to a later plan of the kind shows that its consumer is at work
         if applied and answered.get((cluster, action), since) < plan.at:
             late.setdefault(group, []).append(plan)
     for (cluster, action), plans in sorted(late.items()):

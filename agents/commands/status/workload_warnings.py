@@ -72,6 +72,7 @@ def left_alone(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     for (key, guard), event in sorted(refusals.items()):
         if guard in STOPPING and (key not in newest or newest[key].at <= event.at):
             newest[key] = event
+    # a loop that the updater explains has its row below, under the VPA or workload that it is of
     bounds = {about: event for event in newest.values() if event.guard == "oom-bound" and (about := _about(event)) in limits}
     with_own_row = {event.workload.key for event in bounds.values()}
     yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest) if key not in with_own_row})
@@ -150,6 +151,7 @@ def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:
         if isinstance(event, MemoryLeakFound):
             key = f"{event.workload.key}/{event.leak.container}"
             newest[key] = max(event, newest.get(key, event), key=attrgetter("at"))
+    # leaks that will never fill anything come last
     never = datetime.max.replace(tzinfo=now.tzinfo)
     lasting = sorted((event.leak.full or never, key, event) for key, event in newest.items() if not event.over)
     says = {key: f"{leak_texts.in_words(event.leak, now)}; pod {event.leak.pod.name}" for _, key, event in lasting}
