@@ -19,6 +19,7 @@ from agents.processes.signals import Stop
 from agents.terminal.output import note
 from streams.errors import BadInput, UllageError
 
+# in these two cases another folder helps; on a full disk it hardly does
 _NO_RIGHT = {errno.EROFS, errno.EACCES}
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, *_NO_RIGHT}
 FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -82,6 +83,7 @@ def _ended(error: BaseException) -> int:
             return _fail(str(error), FAILED)
         case Stop():
             return error.code
+        # a Ctrl-C outside of what turns signals into Stop
         case _:
             return INTERRUPTED
 

@@ -17,6 +17,7 @@ def doctor(*, output: OutputOption = "table", common: CommonOptions | None = Non
 
 def version(*, output: OutputOption = "table") -> None:
     """Print the versions of Ullage, Python, Faust and the two Kafka clients."""
+    # imported here: no other command needs them, and each start would pay
     import platform
     from importlib import metadata
 

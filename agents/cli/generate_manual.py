@@ -33,6 +33,7 @@ def manual() -> str:
 
 def _once(commands: str) -> tuple[str, str]:
     """The commands without the flags of settings that most of them have, and these flags."""
+    # the block that most commands have; a command with flags of its own keeps its own
     [(flags, _)] = Counter(_SETTINGS.findall(commands)).most_common(1)
     return _SETTINGS.sub(lambda block: _ONCE if block[1] == flags else block[0], commands), flags
 

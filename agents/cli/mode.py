@@ -99,6 +99,7 @@ def revert(  # noqa: PLR0913  # the flags of a command
     from agents.commands.change import revert as command
 
     settings = given(common).settings()
+    # both or neither
     if end == bool(since):
         raise BadInput("revert takes one of --since and --end")
     if end:

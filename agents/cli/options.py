@@ -76,6 +76,7 @@ class PrometheusOptions:
         )
         return {
             "prometheus__url": self.url,
+            # `or None`: an empty tuple would take the place of what the settings file says
             "prometheus__headers": "\n".join(self.header) or None,
             "prometheus__labels": tuple(label if "=" in label else f"cluster={label}" for label in self.label) or None,
             "history__length_seconds": length,

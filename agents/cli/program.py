@@ -31,6 +31,7 @@ app = App(
     version_flags=["--version"],
     version=doctor.number,
     help_format="markdown",
+    # no `--no-...` beside a flag unless it asks for one, and no default that says nothing
     default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
 )
 _GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {

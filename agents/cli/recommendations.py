@@ -56,6 +56,7 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     from agents.settings import event_times
     from streams.errors import BadInput
 
+    # refused, because a flag without an effect would look like an answer
     if of != "requests" and limit is not None:
         raise BadInput(f"--limit is for those requests that save most; --of {of} prints all rows")
     if of == "nodes" and namespace:

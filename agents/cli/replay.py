@@ -46,6 +46,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
         return _what_if(options, begin, end, policy, output)
     from agents.commands.past import replay as command
 
+    # before the replay, which may take minutes
     if output not in {"table", "wide"} and verify:
         raise BadInput(f"--output {output} is for decisions; --verify says what differs in words, and by its exit code")
     return command.run(options.settings(), verify=verify, export=export, form=output)

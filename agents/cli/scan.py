@@ -75,4 +75,5 @@ def _clusters(cluster: ScannedCluster, stored: PrometheusOptions, common: Common
     if cluster.all_clusters and cluster.context:
         raise BadInput("give either --all-clusters or --context, and not both")
     names = cluster_factory.contexts(loaded.settings.cluster) if cluster.all_clusters else cluster.context
+    # without a context one cluster: that of the settings
     return [of_context(loaded, name) for name in names or ("",)]

@@ -48,6 +48,7 @@ class PolicyLimits:
         try:
             yield
         finally:
+            # off first: a signal that comes late would end a process whose call is over
             signal.setitimer(signal.ITIMER_PROF, 0)
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
@@ -76,6 +77,7 @@ class PolicyWatch:
 
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             self._begin()
+            # of this thread alone, so that a policy does not pay for what others do
             thread, clock = threading.get_ident(), _thread_clock()
             self._calls[thread] = (reference, clock, clock())
             try:
@@ -94,6 +96,7 @@ class PolicyWatch:
     def _run(self) -> None:
         while True:
             time.sleep(self._look)
+            # a copy, since calls begin and end in other threads meanwhile
             for reference, clock, begun in list(self._calls.values()):
                 if clock() - begun > self._cpu:
                     self._late(f"one call of the policy '{reference}' took more than {self._cpu:g} s of CPU time")
@@ -128,6 +131,7 @@ def run_limited(name: str, limits: PolicyLimits, work: Callable[_P, _R], *args: 
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(theirs, limits, work, args, kwargs), daemon=True)
     process.start()
+    # with a copy of their end open here, its death would never show as end of file
     theirs.close()
     try:
         message: tuple[str, object] = ours.recv()
@@ -136,6 +140,7 @@ def run_limited(name: str, limits: PolicyLimits, work: Callable[_P, _R], *args: 
         raise BadInput(f"the policy '{name}' was ended: {_ending(process.exitcode, limits)}") from None
     finally:
         ours.close()
+        # whatever it still does: its answer is here, or will never be
         process.kill()
         process.join()
     kind, value = message

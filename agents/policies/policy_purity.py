@@ -165,6 +165,7 @@ class Impurity:
 
 def impurities(tree: ast.Module) -> list[Impurity]:
     """Everything that is refused, by line."""
+    # sets, because a walk meets one fault by several of its nodes
     refused = {Impurity(_line(node), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
     modules = _imported(tree)
     reached = {
@@ -252,6 +253,7 @@ def _member_faults(module: str, name: str, expression: str) -> Iterator[str]:
         member = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return
+    # names with two underscores are judged as attributes, wherever they stand
     if name.startswith("_") and not name.startswith("__"):
         yield f"{expression} reaches {_INNARDS}"
     elif isinstance(member, ModuleType) and not is_open(member.__name__):
@@ -288,6 +290,7 @@ def _refused(node: ast.AST) -> Iterator[str]:
 def _asked(node: ast.AST) -> Iterator[str]:
     """What values are asked for: attributes, also by a pattern or a call, and moments."""
     match node:
+        # attributes by any way to them: a pattern asks for them too, without a dot
         case ast.Attribute(attr=name):
             yield from _attribute_faults(name)
         case ast.MatchClass(kwd_attrs=names):

@@ -63,6 +63,7 @@ def signature_faults(tree: ast.Module) -> list[Impurity]:
                 named["observe"][0].lineno, "'observe' has nowhere to remember anything; declare STATE = (StateColumn(...), ...)"
             )
         )
+    # only then: the types of the main functions say most of what is wrong with the others
     return wrong or [
         Impurity(node.lineno, f"'{node.name}' has an argument or an answer without a type")
         for node in ast.walk(tree)
@@ -86,6 +87,7 @@ def _is_declared(function: ast.FunctionDef, name: str) -> bool:
         or function.decorator_list
     )
     forms, answer = _DECLARED[name]
+    # `Mapping[str, object]` is declared by its base, for its arguments do not matter here
     returned = function.returns.value if isinstance(function.returns, ast.Subscript) else function.returns
     returns_none = isinstance(returned, ast.Constant) and returned.value is None
     return (
@@ -138,6 +140,7 @@ class PolicySource:
     @property
     def reference(self) -> str:
         """Its name and 16 hexadecimal digits that follow from the source alone."""
+        # of the text alone: the same policy has the same name on every machine
         return f"{self.name}@{blake2b(self.text.encode(), digest_size=8).hexdigest()}"
 
     def faults(self) -> Sequence[Impurity]:
@@ -196,6 +199,7 @@ def read(text: str) -> PolicySource:
     check_name(name, text)
     try:
         with file.open("rb") as opened:
+            # one byte more than allowed shows that there are more
             content = opened.read(_LONGEST + 1)
     except OSError as error:
         raise BadInput(f"the policy file '{file}' cannot be read: {error.strerror}") from error
@@ -311,6 +315,7 @@ def _version(declared: object) -> int:
 
 
 def _compiled(source: PolicySource) -> CodeType:
+    # else the `from __future__` lines of this file would hold for the policy
     return compile(source.text, str(source.where), "exec", dont_inherit=True)
 
 

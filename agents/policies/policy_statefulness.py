@@ -64,6 +64,7 @@ def _lasting(node: ast.AST) -> Iterator[tuple[int, str]]:
 def _written(function: _Function, shared: set[str]) -> Iterator[tuple[int, str]]:
     """Where a function writes into something that a name at the top level stands for."""
     args = function.args
+    # a local of the same name hides what is outside
     own = {arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg) if arg is not None}
     own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(function):

@@ -63,6 +63,7 @@ def tried(text: str) -> PolicyTrial:
         taken = min(taken, seconds)
         unlike = unlike or _difference(whole, again, "asked again, it answers otherwise")
     # the worker asks of whatever containers are due: an answer must not depend on the others in the batch
+    # one more, so that the two batches differ in size as well
     half = CONTAINERS // 2 + 1
     parts = [_timed(policy, rows)[0] for rows in (every[:half], every[half:])]
     joined = RecommendedColumns(*(np.concatenate(pair) for pair in zip(*(_arrays(part) for part in parts), strict=True)))
@@ -78,6 +79,7 @@ def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float
     begun = time.perf_counter()
     answered = answer(policy, usage, state)
     elapsed = time.perf_counter() - begun
+    # after the time was taken, as no recommendation waits for it
     if policy.explain is not None:
         check_explained(policy.explain(usage, state), len(rows))
     return RecommendedColumns(*answered), elapsed
@@ -128,6 +130,7 @@ def _arrays(columns: RecommendedColumns) -> list[Floats]:
 
 def _difference(before: RecommendedColumns, after: RecommendedColumns, how: str) -> str:
     for (name, first), (_, second) in zip(before.columns(), after.columns(), strict=True):
+        # NaN differs from itself, and "nothing" twice is the same answer
         other = np.flatnonzero(~((first == second) | (np.isnan(first) & np.isnan(second))))
         if len(other):
             i = int(other[0])
@@ -139,6 +142,7 @@ def made_up_usage(count: int, rows: Indices | None = None) -> EvidenceColumns:
     """Usage of `count` containers, the same whenever it is asked for; of these rows alone where they are given."""
     chance = np.random.default_rng(_SEED)
     samples = np.floor(chance.exponential(2000.0, count))
+    # the ends of what there is: no sample, one, and a million
     samples[:3] = (0.0, 1.0, 1e6)
     levels = chance.lognormal(-2.0, 1.5, count)
     cpu = _histogram(chance, cpu_buckets(_GROWTH), levels, samples)

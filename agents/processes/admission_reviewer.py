@@ -92,6 +92,7 @@ class ReviewMemo:
 
 def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
     """The parts that admission examines in the review of a pod, as bytes; None for any other or unusual review."""
+    # what cannot be decoded has no parts to compare
     if isinstance(review, bytes):
         return None
     try:
@@ -163,6 +164,7 @@ class AdmissionReviewer:
         key, lookup = key_of(review), _Lookup(self, topmost, coming)
         remembered = self._memo.get(key, lookup)
         if remembered is None:
+            # a new one: the first has the questions of the answer that no longer holds
             lookup = _Lookup(self, topmost, coming)
             remembered = self._answer(review, lookup)
             self._memo.put(key, remembered)

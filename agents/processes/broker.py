@@ -16,4 +16,5 @@ def run(*, port: int, folder: Path | None, heap_mb: int) -> None:
         note(f"Kafka answers on {kafka.bootstrap}; data in {kafka.data}; Ctrl-C ends it")
         while kafka.running:
             time.sleep(0.2)
+        # a broker that ends by itself is a failure, whatever its exit code
         raise LogUnavailable(f"Kafka ended by itself; see {kafka.log}")

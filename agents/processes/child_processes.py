@@ -43,6 +43,7 @@ class ChildProcess:
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(  # noqa: S603  # our own command, our own arguments
                 self.argv,
+                # a child that knows its parent ends with it, also where the parent is killed and cleans up nothing
                 env={**os.environ, **self.environment, "ULLAGE_PARENT": str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -69,6 +70,7 @@ class ChildProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to its whole group; does nothing when that is gone."""
         if self.process is not None:
+            # the group may have ended since the look
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
 
@@ -111,6 +113,7 @@ class ChildProcesses:
         until = time.monotonic() + grace
         while time.monotonic() < until and any(child.code is None for child in self.all):
             time.sleep(0.02)
+        # also the groups of those that have ended, whose members may outlive them
         self.kill()
 
     def stop_one(self, name: str, grace: float = GRACE) -> None:
@@ -118,6 +121,7 @@ class ChildProcesses:
         for child in [c for c in self.all if c.name == name]:
             child.send(signal.SIGTERM)
             child.wait(grace)
+            # also where it ignored SIGTERM
             child.send(signal.SIGKILL)
             child.wait(grace)
             self.all.remove(child)

@@ -32,6 +32,7 @@ class AccessRight:
         """The SelfSubjectAccessReview that asks for it. `namespace` is the components' own."""
         resource, _, sub = self.resource.partition("/")
         attributes = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub, "name": self.name}
+        # without a namespace the review asks about all of them
         if self.own:
             attributes["namespace"] = namespace
         return {

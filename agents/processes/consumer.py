@@ -229,6 +229,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         for thread in threads:
             thread.start()
         note(begun(names, settings))
+        # one that ends by itself ends all: Kubernetes restarts a whole process, and half a one looks healthy
         while all(thread.is_alive() for thread in threads):
             pause(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())

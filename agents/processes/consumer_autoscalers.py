@@ -188,6 +188,7 @@ class AutoscalerConsumers:
         ]
         for thread in threads:
             thread.start()
+        # whichever of the two ends, the other one must not go on alone
         while not stop.wait(0.2) and all(thread.is_alive() for thread in threads):
             pass
         ended.set()
@@ -204,6 +205,7 @@ def autoscalers(
     reconciler = EhpaReconciler(clients, generator(settings), record)
     options = AutoscalerOptions(how.resync_seconds, how.preview_seconds, how.writers, how.rate, how.burst)
     keeping = AutoscalerConsumer(context(), reconciler, options, lease)
+    # a log and a client for each of the two threads
     return AutoscalerConsumers(keeping, scaler(context(), ScaleClient(Api(cluster_factory.connection(settings.cluster))), lease))
 
 

@@ -57,6 +57,7 @@ def event_clock(clock: ClockSettings) -> Callable[[], datetime]:
 
 def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
     """Registrations for external metrics, and, if configured, for custom ones."""
+    # a certificate from files, registered by others: nothing of the registration changes here
     if not ours.self_register and ours.certificate is not None:
         return []
     # an API group has one server, and that of custom metrics is often prometheus-adapter already

@@ -43,6 +43,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     """The webhook. `context` opens the log for a thread of its own."""
     sys.setswitchinterval(SWITCH)
     ours = settings.webhook
+    # a look-up for a review gives up by itself earlier; the registration and the Lease need more patience
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
     make = partial(
         AdmissionReviewer,
@@ -68,6 +69,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         holder=holder,
         watcher=metrics,
         registrar=Registrar(objects, _registration(ours)) if follows else None,
+        # host and process, for two processes of one host are two holders
         lease=StatusLease(webhook_leases(settings, api), ours.lease, f"{socket.gethostname()[:40]}-{os.getpid()}"),
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))

@@ -24,6 +24,7 @@ def api_server(settings: Settings) -> Callable[[], None]:
 
     def look() -> None:
         response = api.send(request)
+        # 403 is an answer too: rights are looked at elsewhere
         if response.code == _UNAUTHORIZED or response.code >= _SERVER_ERROR:
             answer = f"{response.code} {response.body[:200].decode(errors='replace')}"
             raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER)
@@ -47,6 +48,7 @@ def unseen(settings: Settings) -> Iterator[str]:
             try:
                 missing = component_rights.missing(api, component_rights.RIGHTS[component], namespace=settings.webhook.namespace)
             except EdgeError as error:
+                # said as well, for silence would look like a yes
                 yield f"what {component} may see is not known: {error}"
                 continue
             if missing:

@@ -28,6 +28,7 @@ def holder_lease(process: str, settings: Settings) -> HolderLease | None:
     if namespace is None:
         return None
     api = Api(cluster_factory.connection(settings.cluster), timeout=_TIMEOUT)
+    # in a container every process has the number 1, so a part of chance tells a restart from the process before it
     identity = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     return HolderLease(leases(api, namespace), f"ullage-{process}", identity)
 

@@ -64,6 +64,7 @@ class ProcessTelemetry:
 
     def own_reasons(self) -> Sequence[str]:
         """Why the component is not ready, without its dependencies. Failures of its logs count at once."""
+        # a copy, because threads add logs while others look
         troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
         away = self.dependencies.reasons()
         # the same fault is not said twice: a dependency that is away names it already
@@ -92,6 +93,7 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
     """
     telemetry, part = ProcessTelemetry(ready), process_parts.present()
     if part is not None:
+        # one look at each dependency for the whole process, however many of its parts need it
         telemetry.dependencies = part.parts.dependencies
         telemetry.look_at_log(settings)
         part.parts.add(part.name, telemetry.registry, ready=telemetry.own_reasons)
@@ -132,6 +134,7 @@ def serving(
             logging_setup.failed(log, doing=f"running as {component}", error=error)
             _ended_by(log, error)
             raise
+        # a thread that died has sent the signal, so its error is why the process ends
         except BaseException as stop:
             if dead:
                 _ended_by(log, dead[0])

@@ -90,6 +90,7 @@ def run(settings: Settings, names: Sequence[str]) -> int:
             threads.extend(_started(name, part, parts, failures) for name, part in work.items())
             code = _hosted(settings, parts) if WORKER in names else _waited(parts)
         except Stop:
+            # a part that failed has sent the signal, and its own error is raised below
             if not failures:
                 raise
         finally:
@@ -128,6 +129,7 @@ def _started(name: str, work: Callable[[], None], parts: ProcessParts, failures:
         try:
             work()
             error: BaseException = PartEnded(f"{name} ended by itself; the lines above say why")
+        # it was asked to end, which is no failure of this part
         except Stop:
             return
         except Exception as failed:  # noqa: BLE001  # whatever ended it ends the process, which says what it was

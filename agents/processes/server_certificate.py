@@ -28,4 +28,5 @@ def certificate_source(ours: ServerSettings, names: tuple[str, ...], api: Api) -
 def service_names(ours: ServerSettings) -> tuple[str, ...]:
     """The host names by which a cluster may ask for the server's Service."""
     service = f"{ours.service}.{ours.namespace}.svc"
+    # the API server asks for the first one
     return service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service

@@ -52,6 +52,7 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        # as it was before, since a command may run inside a test or within another one
         sys.unraisablehook = report
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -107,6 +108,7 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent() -> None:
     """If ULLAGE_PARENT names the process that started this one, ask to be killed when it dies, or at once if it already has."""
+    # taken out, because this process is another parent to its own children
     parent = os.environ.pop("ULLAGE_PARENT", None)
     if parent is None or not sys.platform.startswith("linux"):
         return

@@ -49,6 +49,7 @@ class SimulatedAdmission:
 
     def __call__(self, pod: Pod) -> Patch:
         """The patch for a new pod; empty when it is to stay as it is."""
+        # through bytes and back, as a real review comes
         answer = json.loads(self._answer(json.dumps(review(pod)).encode()))
         coded = answer["response"].get("patch")
         return Patch() if coded is None else _patch(pod, json.loads(base64.b64decode(coded)))
@@ -78,6 +79,7 @@ def _patch(pod: Pod, ops: list[dict[str, Any]]) -> Patch:
         match op["path"].split("/")[1:]:
             case ["spec", "containers", index, "resources", kind, resource]:
                 quantities[kind].setdefault(names[int(index)], {})[resource] = op["value"]
+            # a JSON pointer spells `/` as `~1`: RFC 6901
             case ["metadata", "annotations", name] if name == ADMISSION_NOTE.replace("/", "~1"):
                 note = admission_notes.read(op["value"])
     read: dict[str, dict[str, Amounts]] = {
@@ -118,6 +120,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     admission = Admission(view, outcomes)
 
     def after() -> None:
+        # with one log for all there is no thread that follows it
         if another is None:
             view.catch_up()
         admission.settle()

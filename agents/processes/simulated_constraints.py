@@ -70,6 +70,7 @@ class SimulatedConstraints:
             limit_range = LimitRangeChanged(at, cluster.name, bounds.namespace, bounds.name, bounds.limits)
             self._limit_ranges.upsert(f"{bounds.namespace}/{bounds.name}", limit_range)
         for facts in (self._controllers, self._quotas, self._limit_ranges, self._budgets):
+            # stated again, as `source kube` does, for readers that began later
             facts.republish(at, REPUBLISH_AFTER)
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
         self._outbox.flush()

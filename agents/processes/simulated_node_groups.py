@@ -46,6 +46,7 @@ def open_node_groups(
     acted_on = world or node_world(cluster)
     scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
     groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
+    # a source that is asked less often must not seem silent in between
     groups.period = max(groups.period, apart)
     consumer = asg_consumer(context(), acted_on, OPTIONS)
 

@@ -89,6 +89,7 @@ class _ReplicaSource:
         """Publish what is new at this time."""
         self._rounds += 1
         for deployment, scaling in self._scaled:
+            # once, for they do not change
             if self._rounds == 1:
                 self._publisher.publish(_ehpa(self._cluster.name, deployment, scaling, at))
             self._scale(deployment, at)

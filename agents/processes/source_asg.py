@@ -59,8 +59,10 @@ def run(settings: Settings) -> None:
         while True:
             begun, wait = time.monotonic(), _STANDBY
             if turns.at_work():
+                # sooner while a group has not what it wants, so that a failure is known within seconds
                 wait = ours.refresh_seconds if _poll(source, settings, aws) else ours.busy_seconds
                 metrics.dropped(source.dropped)
+            # from the beginning of the look, so that slow answers do not stretch the period
             pause(max(0.0, begun + wait - time.monotonic()))
 
 

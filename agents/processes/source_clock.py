@@ -36,6 +36,7 @@ def run(settings: Settings, *, in_step: bool) -> None:
             # the anchor may be set in the future, by which a demo gives its processes a head start
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
+            # a simulation must not miss a tick; a live clock that was late leaves out what is past
             how = ClockTiming(ours.period_ms, time_base(settings), every_tick=in_step)
             clock = Clock(log, topics, how, sleep=sleep, warn=note, report_lost=metrics.lost_ends, fill_most=ours.fill_most)
             clock.run(lambda: False)

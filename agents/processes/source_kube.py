@@ -88,6 +88,7 @@ class AdapterQueries:
 
 def run(settings: Settings) -> None:
     """Watch until stopped. The process is ready once every resource has been listed. Raises BadInput."""
+    # nodes that look empty by a part of the pods would be removed
     if settings.cluster.nodes and settings.cluster.namespaces:
         raise BadInput("cluster.nodes needs the pods of all namespaces; cluster.namespaces must be empty with it")
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()

@@ -28,6 +28,7 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
     ):
         for fault in trace.faults:
             note(fault)
+        # never slower than real time, however long `seconds` is
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         context = LogContext.of(log, topics, settings.cluster.name)

@@ -59,6 +59,7 @@ def usage(settings: Settings) -> None:
         return [] if turns.stands_by else server.reasons()
 
     def ask(at: datetime) -> Readings:
+        # a server that takes too long shows in /readyz before the call comes back
         with server.asking(within=Seconds(ours.timeout_seconds)):
             return read(at)
 
@@ -161,6 +162,7 @@ def history_period(settings: Settings, until: datetime | None = None) -> History
     """The period that the settings name, up to `until` or else to now. Raises BadInput for a time without an offset from UTC."""
     if until is not None and until.tzinfo is None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
+    # whole seconds, as the server's steps are
     ours, end = settings.history, (until or event_time(settings)).replace(microsecond=0)
     return HistoryPeriod(end, Seconds(ours.length_seconds), Seconds(ours.resolution_seconds))
 

@@ -29,6 +29,7 @@ Report = Callable[[int], None]
 
 def cores() -> int:
     """How many processes can run at once here."""
+    # what this process may use: in a container or under taskset that is less than the machine has
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -65,11 +66,13 @@ class _Process:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_child, args=(theirs, work, argument), daemon=True)
         process.start()
+        # with a copy of their end open here, the death of a process would never show as end of file
         theirs.close()
         return cls(name, process, ours)
 
     def end(self) -> None:
         self.pipe.close()
+        # killed at once: it has nothing to clean up, and its result is wanted no more
         self.process.kill()
         self.process.join()
 

@@ -36,6 +36,7 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
         _from_file(configuration, cluster, files)
     elif cluster.url is not None:
         configuration.host = cluster.url
+        # the client takes a proxy from the environment, which does not reach a server on this machine
         configuration.proxy = None
     else:
         raise BadInput(
@@ -63,6 +64,7 @@ def _files(cluster: ClusterSettings) -> str | None:
     if listed:
         return listed
     usual = Path("~/.kube/config").expanduser()
+    # with a context that file is meant, and where it is not there the error names it
     return str(usual) if cluster.context is not None or usual.is_file() else None
 
 
@@ -128,6 +130,7 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
         if file and Path(file).is_file():
             _kubeconfig(Path(file))  # the client reads it without bounds
     try:
+        # the files are kubectl's: a token that was renewed is not written into them
         load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
             files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
         )

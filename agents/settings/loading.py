@@ -74,6 +74,7 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
     merged: dict[str, object] = {}
     origins: dict[str, str] = {}
     hidden: set[str] = set()
+    # later ones overwrite earlier ones, which is the whole order of precedence
     for name, value, origin, secret in [*_from_yaml(file), *_from_environment(defaults), *_from_flags(flags or {})]:
         if name in defaults and setting_texts.is_misread(value, defaults[name]):
             raise BadInput(_nonsense(name, _quoted(name, value, hidden), origin, setting_texts.MISREAD))
@@ -149,6 +150,7 @@ def _from_yaml(file: Path | None) -> _Layer:
 
 def _from_environment(defaults: Values) -> _Layer:
     names = {_variable(name): name for name in defaults}
+    # sorted, so that of several faults the same one is told each time
     for variable in sorted(os.environ):
         if not variable.upper().startswith(_PREFIX) or variable in _NO_SETTINGS or _is_service_link(variable):
             continue
@@ -172,6 +174,7 @@ def _no_setting(variable: str, names: Mapping[str, str]) -> str:
     """The sentence for a variable that looks like ours. A group is set setting by setting, so its own variable is none."""
     branch, underscores, _ = variable.upper().removeprefix(_PREFIX).partition("__")
     why = f": there is no group '{branch.lower()}'" if underscores and branch.lower() not in Settings.model_fields else ""
+    # one underscore for two is the usual slip
     squeezed = {name.replace("__", "_"): name for name in names}
     close = difflib.get_close_matches(variable.upper().replace("__", "_"), squeezed, n=1)
     return f"{variable} in the environment is not a setting{why}" + (f"; did you mean {squeezed[close[0]]}?" if close else "")
@@ -181,6 +184,7 @@ def _secret(variable: str, path: str) -> str:
     names = f"{variable} names the file '{path}', which"
     try:
         with Path(path).open("rb") as file:
+            # one byte more than allowed shows that there are more
             read = file.read(MOST_SECRET + 1)
         if len(read) > MOST_SECRET:
             raise BadInput(f"{names} holds more than {MOST_SECRET} bytes: it is no setting")

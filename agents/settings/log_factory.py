@@ -80,6 +80,7 @@ def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
     """
     if settings.log.kind == "kafka":
         answering_connection(settings)
+    # as it is now: its number of partitions has to be known before `log.at` is looked for
     with _open(settings) as opened:
         # who only reads need not know the number, for the log says it
         count = _partitions(opened, settings)
@@ -99,6 +100,7 @@ def log_to_write(settings: Settings) -> Log:
     try:
         # with another number a command would write into a part of the log alone, and some workers would never see it
         require_partitions(opened, settings)
+    # also at Ctrl-C: nobody else has the log yet
     except BaseException:
         opened.close()
         raise

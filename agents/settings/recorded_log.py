@@ -42,6 +42,7 @@ def fitting_settings(path: Path) -> dict[str, object]:
         with IncidentFile(path) as incident:
             manifest = incident.manifest
         fitting |= {"topics.prefix": manifest.prefix, "topics.partitions": manifest.partitions}
+        # of several clusters none is meant
         return fitting | ({"cluster.name": manifest.clusters[0]} if len(manifest.clusters) == 1 else {})
     with FileLog(path) as log:
         wires = [wire for wire in log.topics() if wire.endswith(_EVERYWHERE)]

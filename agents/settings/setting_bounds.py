@@ -92,6 +92,7 @@ def _broker_fault(brokers: str) -> str:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
+        # `port` itself raises ValueError for what is none
         return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False

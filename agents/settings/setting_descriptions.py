@@ -34,6 +34,7 @@ def _describe(part: object, before: str) -> Iterator[tuple[str, object, str]]:
 def _docstrings(kind: type, names: Sequence[str]) -> dict[str, str]:
     """The docstring under each attribute, as the source of the class and of those that it inherits from has it."""
     texts = dict.fromkeys(names, "")
+    # from the base on, so that a class's own text wins over one that it inherits
     for owner in reversed(kind.__mro__):
         if texts.keys() & inspect.get_annotations(owner).keys():
             texts |= {name: text for name, text in _own_docstrings(owner) if name in texts}
@@ -43,6 +44,7 @@ def _docstrings(kind: type, names: Sequence[str]) -> dict[str, str]:
 def _own_docstrings(kind: type) -> Iterator[tuple[str, str]]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     if isinstance(tree, ast.ClassDef):
+        # the text of a field is the statement after it
         for field, after in zip(tree.body, tree.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 value = after.value if isinstance(after, ast.Expr) else None

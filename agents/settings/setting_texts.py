@@ -52,9 +52,11 @@ def read(name: str, value: object, defaults: Defaults) -> object:
 
 
 def _list(entries: list[object]) -> str:
+    # a list in JSON where an entry would not come back from between commas
     if not all(isinstance(entry, str) and entry and entry == entry.strip() and "," not in entry for entry in entries):
         return json.dumps(entries, default=_plain)
     text = ",".join(map(str, entries))
+    # a text that begins like a JSON list would be read as one
     return json.dumps(entries) if text.startswith("[") else text
 
 

@@ -32,6 +32,7 @@ def coloured(line: str, begin: int, end: int, colour: str) -> ColouredLine:
 
 def takes_colours(out: TextIO) -> bool:
     """Whether this output shows colours and nobody said no: https://no-color.org."""
+    # an empty NO_COLOR counts as none, as that page has it
     return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

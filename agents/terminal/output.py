@@ -58,6 +58,7 @@ class ProgressLine:
     def show(self, done: int) -> None:
         """Show the progress, if it is time for an update."""
         now = self.now()
+        # in a file or a pipe each update would be a line of its own
         if not self.out.isatty() or now - self._shown < _EVERY or not done:
             return
         self._shown = now

@@ -90,6 +90,7 @@ def document(form: TextForm, value: object) -> Iterator[str]:
     if form == "json":
         yield from orjson.dumps(value, option=orjson.OPT_INDENT_2).decode().splitlines()
     else:
+        # by way of JSON, so that both forms have the same names and values
         yield from _dumped(orjson.loads(orjson.dumps(value)))
 
 
@@ -125,6 +126,7 @@ def aligned(
     cells = {name: [name.upper(), *(visible_line(_text(row.get(name))) for row in rows)] for name in names}
     widths = {name: max(map(len, texts)) for name, texts in cells.items()}
     for name in spare:
+        # one after the other, and no more than it takes
         if _tightest(widths) > room:
             widths.pop(name, None)
     if not widths:
@@ -188,6 +190,7 @@ def _markdown(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
     for row in rows:
+        # a `|` would end the cell, and not every reader of Markdown knows an escape for it
         cells = (_text(row.get(name)).replace("|", "/").replace("\n", " ") for name in names)
         yield f"| {' | '.join(cells)} |"
 
@@ -209,6 +212,7 @@ def _yaml(rows: Sequence[Row]) -> Iterator[str]:
 def _dumped(value: object) -> Iterator[str]:
     import yaml
 
+    # libyaml where it is built in, because it is many times as fast
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     yield from yaml.dump(value, Dumper=dumper, sort_keys=False).splitlines()
 

@@ -113,6 +113,7 @@ def _cuts(context: LogContext, stretch: Stretch) -> _Cuts:
     if topics.wire(CLOCK) not in stretch.topics:
         return _Cuts(Counted(), None)
     if stretch.until is not None:
+        # a millisecond before: the moment `until` itself is no part of the stretch
         until = clock_log.counted_at(log, topics, stretch.until - timedelta(milliseconds=1))
     if isinstance(stretch.since, datetime):
         return _Cuts(clock_log.counted_at(log, topics, stretch.since - timedelta(milliseconds=1)), until)
@@ -130,6 +131,7 @@ def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> li
     log, bounds, name = context.log, [], _short(context, wire)
     for partition in range(log.partitions(wire)):
         begin, end = log.begin(wire, partition), log.end(wire, partition)
+        # from the last tick before the stretch, which is made a full one
         if name == CLOCK and cuts.since.last is not None:
             begin = max(begin, cuts.since.last.offset)
         elif isinstance(stretch.since, datetime) and not _in_force(context, wire):
@@ -148,6 +150,7 @@ def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> li
 def _short(context: LogContext, wire: str) -> str:
     """The short name of a topic; empty for a changelog."""
     try:
+        # a changelog is no topic of the catalogue
         return context.topics.short(wire)
     except KeyError:
         return ""
@@ -227,6 +230,7 @@ class _NewPlaces:
         self._ends: dict[TopicAndPartition, int] = {}
         for wire in ours:
             self._require_empty(context.log, self._wires[wire], manifest.topics[wire])
+        # arrays of 64-bit numbers, because a list of as many takes several times the memory
         self._offsets: dict[TopicAndPartition, array[int]] = {}
         for record in file.records(salvaged=salvage):
             self._offsets.setdefault((record.topic, record.partition), array("q")).append(record.offset)
@@ -253,6 +257,7 @@ class _NewPlaces:
             return self._tick(tick).encode(self._wires[record.topic])
         try:
             rests_on = causes(record)
+        # a cause that cannot be read stays as it is written
         except BadRecord:
             rests_on = ()
         there = tuple(self._place(place) for place in rests_on)

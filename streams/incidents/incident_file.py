@@ -163,6 +163,7 @@ class IncidentFile:
         ):
             if size > bound:
                 raise BadInput(f"the incident file '{self.path}' has {what} {int(size)} bytes; {bound} are the most")
+        # by the largest row, so that a batch keeps its bytes whatever the rows are
         self._at_once = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // max(1, int(largest))))
 
     def check(self) -> IncidentFaults:
@@ -178,6 +179,7 @@ class IncidentFile:
             fault = check.take(record.offset)
             if fault:
                 _count(faults.repeated if fault == "repeated" else faults.reordered, where)
+            # a repeated record is in the manifest's count and hash once
             if fault != "repeated":
                 check.tally.add(record)
         for (topic, partition), check in checks.items():
@@ -222,6 +224,7 @@ def has_manifest(path: Path) -> bool:
 
     try:
         with duckdb.connect() as db:
+            # as a parameter: a path may have quotes in it
             query = "select count(*) from parquet_kv_metadata(?) where key = ?"
             return bool(db.execute(query, [str(path), KEY.encode()]).fetchall()[0][0])
     except duckdb.Error:
@@ -243,6 +246,7 @@ def write(
 
     events: dict[str, int] = {}
     with TemporaryDirectory(prefix="ullage-incident-") as folder:
+        # as lines first, of which DuckDB makes Parquet in bounded memory
         rows = Path(folder) / "rows.jsonl"
         with rows.open("wb") as lines:
             for record in records:

@@ -107,6 +107,7 @@ def decode(data: bytes, path: str) -> IncidentManifest:
 def _partition(body: Mapping[str, Any]) -> PartitionManifest:
     partition = PartitionManifest(**body)
     numbers = (partition.begin, partition.end, partition.records)
+    # by type, for `isinstance` would take True as a number
     if not all(type(number) is int for number in numbers) or not 0 <= partition.begin <= partition.end or partition.records < 0:
         raise ValueError(f"a partition from {partition.begin!r} to {partition.end!r} with {partition.records!r} records")
     return partition

@@ -137,6 +137,7 @@ class Pseudonyms:
         try:
             body = orjson.loads(value)
         except orjson.JSONDecodeError:
+            # what is no JSON may have names anywhere
             return orjson.dumps(WITHHELD)
         return orjson.dumps(self._any(body, ""))
 
@@ -156,6 +157,7 @@ class Pseudonyms:
         if field in _mappings() or (ours and field in _BY_NAME):
             ours = ours and field != "policy_grounds"  # whose numbers a policy's author has named
             renamed = {self._text(name): self._any(item, "", ours=ours) for name, item in value.items()}
+            # by pseudonym: the order of the names themselves would tell something of them
             return dict(sorted(renamed.items()))
         field_names = _field_names()
         if isinstance(version := value.get("version"), str) and ("program" in value or value.keys() == _CITED_RULES):
@@ -197,6 +199,7 @@ def key_of(path: Path) -> bytes:
     """The key that a file holds; a new one, readable by its owner only, when there is no file yet. Raises BadInput."""
     try:
         with path.open("x", encoding="ascii") as file:
+            # before the key is in it, so that others never read it
             path.chmod(0o600)
             file.write(f"{secrets.token_hex(32)}\n")
     except FileExistsError:
