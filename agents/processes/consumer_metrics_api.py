@@ -12,13 +12,12 @@ from agents.settings.consumer_settings import MetricsApiSettings
 from agents.telemetry.webhook_metrics import MetricsApiMetrics
 from schemas import times
 from schemas.units import Seconds
-from streams.clients.kube import owning_role
+from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
 from streams.clock_rules import TimeBase
 from streams.consumers.metrics_api import api_service, metrics_endpoint
-from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
-from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
+from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL, ApiServiceKeeper, ServedAt
 from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsumer, MetricsApiParts, MetricsView
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.log_context import LogContext
@@ -62,7 +61,7 @@ def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
         return []
     # an API group has one server, and that of custom metrics is often prometheus-adapter already
     groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)
-    services = owning_role.owned(api, api_service.PATH, "APIService", ROLE)
+    services = json_objects.owned(api, api_service.PATH, "APIService", ROLE)
     return [
         ApiServiceKeeper(services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group))
         for group in groups

@@ -20,7 +20,7 @@ from agents.settings.consumer_settings import WebhookSettings
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds
-from streams.clients.kube import owning_role
+from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api
 from streams.consumers.webhook.admission import AdmissionView
 from streams.consumers.webhook.controller_lookups import ControllerChain
@@ -60,7 +60,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         lambda: float(view.offers.paused(view.control.now)),
     )
     follows = ours.self_register or ours.certificate is None
-    objects = owning_role.owned(api, PATH, "MutatingWebhookConfiguration", ROLE)
+    objects = json_objects.owned(api, PATH, "MutatingWebhookConfiguration", ROLE)
     parts = Parts(
         view=view,
         outcomes=outcomes,

@@ -32,8 +32,7 @@ from schemas.units import Seconds
 from streams.clients.aws import ec2_instances
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
 from streams.clients.aws.ec2_instances import InstancePrices, InstanceSize
-from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.launch_templates import TemplateVersion, TypeRequirements
+from streams.clients.aws.group_responses import AutoScalingGroup, TemplateVersion, TypeRequirements
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from schemas.units import Seconds
-from streams.broker import broker_settings, jars, java, preflight
+from streams.broker import broker_settings, jars, preflight
 from streams.broker.broker_settings import BrokerSettings
 from streams.errors import LogUnavailable
 
@@ -116,7 +116,7 @@ class Broker:
         try:
             self._prepare()
             folder = jars.ensure(self.settings.cache, progress=self._progress)
-            run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
+            run = [str(preflight.find_java()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
             path = ["-cp", jars.classpath(folder, jars.locked())]
             self._progress(f"starting Kafka on {self.bootstrap} ...")
             self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])

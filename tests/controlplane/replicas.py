@@ -31,7 +31,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.controllers import ScaleClient
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.consumers.metrics_api import api_service
-from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
+from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scale_subresource import scaler

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agents.run.stage_topics import stage_names
-from streams.broker import BrokerSettings, jars, java
+from streams.broker import BrokerSettings, jars, preflight
 from streams.broker.preflight import free_ports
 from streams.errors import LogUnavailable
 from streams.log import open_log
@@ -146,7 +146,7 @@ def kafka(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Char
     classpath = jars.classpath(jars.ensure(BrokerSettings().cache), jars.locked())
     (folder / "bin").mkdir()
     for name, program in MAIN.items():
-        run = f"{java.find()} {QUICK} -Dlog4j2.configurationFile={LOG4J.as_uri()} -cp {classpath} {program}"
+        run = f"{preflight.find_java()} {QUICK} -Dlog4j2.configurationFile={LOG4J.as_uri()} -cp {classpath} {program}"
         (folder / "bin" / name).write_text(f'#!/bin/bash\nexec {run} "$@"\n')
         (folder / "bin" / name).chmod(0o700)
     *shell, script = container["command"]

@@ -7,7 +7,7 @@ import pytest
 
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
-from streams.clients.kube import owning_role
+from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api
 from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
@@ -24,20 +24,20 @@ NOW = datetime.now(UTC)  # by it the certificate is made
 @pytest.mark.parametrize("what", ["webhook", "metrics API"])
 def test_a_registration_goes_with_the_role(what: str, plane: Plane, world: World) -> None:
     api, name = Api(cluster_factory.connection(ClusterSettings(kubeconfig=plane.kubeconfig))), f"ours-{uuid4().hex[:8]}"
-    made = plane.ask.post(owning_role.PATH, {"metadata": {"name": name}, "rules": []})
+    made = plane.ask.post(json_objects.PATH, {"metadata": {"name": name}, "rules": []})
     authorities = [self_made((name,), NOW).authorities]
     if what == "webhook":
         where = {"service": {"namespace": world.namespace, "name": "hook", "port": 443}}
-        hooks = owning_role.owned(api, registration.PATH, "MutatingWebhookConfiguration", name)
+        hooks = json_objects.owned(api, registration.PATH, "MutatingWebhookConfiguration", name)
         Registrar(hooks, Registration(name, where, world.namespace)).ensure(authorities, NOW)
         path = f"{registration.PATH}/{name}"
     else:
         served = ServedAt(world.namespace, "metrics", 443)
-        services = owning_role.owned(api, api_service.PATH, "APIService", name)
+        services = json_objects.owned(api, api_service.PATH, "APIService", name)
         ApiServiceKeeper(services, served).ensure(authorities, NOW)
         path = f"{api_service.PATH}/{served.name}"
     (owner,) = plane.ask.get(path)["metadata"]["ownerReferences"]
     assert owner["uid"] == made["metadata"]["uid"]
-    plane.ask.delete(f"{owning_role.PATH}/{name}")
+    plane.ask.delete(f"{json_objects.PATH}/{name}")
     wait_for(lambda: plane.ask.find(path) is None, what=f"the registration of the {what} goes with its role")
     api.close()

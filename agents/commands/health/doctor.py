@@ -115,10 +115,10 @@ def python(version: tuple[int, int]) -> DoctorCheck:
 
 def java() -> DoctorCheck:
     """Whether there is a Java for `ullage broker`."""
-    from streams.broker import java as finding
+    from streams.broker import preflight
 
     try:
-        return DoctorCheck("ok", "java", str(finding.find()))
+        return DoctorCheck("ok", "java", str(preflight.find_java()))
     except UllageError as error:
         return DoctorCheck(
             "warn", "java", str(error), "only `ullage broker` and `ullage demo` need it: --log memory works without"

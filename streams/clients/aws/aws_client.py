@@ -13,11 +13,18 @@ from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.aws import ec2_instances, group_responses, interruption_notices, launch_templates
+from streams.clients.aws import ec2_instances, group_responses, interruption_notices
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
-from streams.clients.aws.group_responses import AutoScalingGroup, EksNodeGroup, GroupActivity, GroupInstance
+from streams.clients.aws.group_responses import (
+    AutoScalingGroup,
+    EksNodeGroup,
+    GroupActivity,
+    GroupInstance,
+    TemplateReference,
+    TemplateVersion,
+    TypeRequirements,
+)
 from streams.clients.aws.interruption_notices import QueueMessage
-from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.clients.bounded_answers import PageTokens
 from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
 
@@ -179,7 +186,7 @@ class AwsClient:
             **named,
         )
         try:
-            versions = self._read(request, "LaunchTemplateVersions", launch_templates.read_version)
+            versions = self._read(request, "LaunchTemplateVersions", group_responses.read_version)
         except GiveUp as refused:
             if refused.detail is OutcomeDetail.NOT_FOUND:
                 return None

@@ -1,10 +1,10 @@
-"""Kubernetes Events: what `kubectl describe` shows of what was done to an object.
+"""Kubernetes Events: what `kubectl describe` shows of what was done to an object, such as the eviction of a pod.
 
 Events are for people; nothing depends on them, because the outcome in the log counts, and the API server forgets them after an
 hour.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -12,8 +12,11 @@ from hashlib import blake2b
 import structlog
 
 from schemas.decision_subjects import Subject, SubjectKind
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.names import Amounts
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
+from streams.clients.kube.quantities import spell_amounts
 from streams.errors import EdgeError
 
 _log = structlog.get_logger(__name__)
@@ -92,3 +95,27 @@ def try_to_record(record: RecordEvent, event: ObjectEvent) -> None:
         record(event)
     except EdgeError as error:
         _log.warning("an event was not written", reason=event.reason, decision=event.cause, error=str(error))
+
+
+def spelled(requests: Mapping[str, Amounts]) -> str:
+    """`web 250m 1048576, proxy nothing`: CPU in millicores, memory in bytes."""
+    return ", ".join(f"{name} {' '.join(spell_amounts(requests[name]).values()) or 'nothing'}" for name in sorted(requests))
+
+
+EVICTED_POD, EVICTED_OF_VPA, RESIZED_POD = "EvictedByVPA", "EvictedPod", "InPlaceResizedByVPA"
+"""Upstream's reasons (pkg/updater/restriction)."""
+
+
+def record_eviction(record: RecordEvent, plan: EvictionPlanned) -> None:
+    """The cluster accepted the eviction: record it for the pod, and for the VPA that governs it if there is one."""
+    message = f"Pod was evicted to apply recommended requests; decision {plan.id}"
+    try_to_record(record, ObjectEvent(plan.subject, EVICTED_POD, message, plan.id))
+    if plan.vpa is not None:
+        message = f"Pod {plan.pod.name} was evicted to apply recommended requests; decision {plan.id}"
+        try_to_record(record, ObjectEvent(plan.vpa, EVICTED_OF_VPA, message, plan.id))
+
+
+def record_resize(record: RecordEvent, plan: ResizePlanned) -> None:
+    """The cluster accepted new amounts in place."""
+    message = f"Pod was resized in place to requests {spelled(plan.requests)}; decision {plan.id}"
+    try_to_record(record, ObjectEvent(plan.subject, RESIZED_POD, message, plan.id))

@@ -117,9 +117,7 @@ class ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class EphemeralVolume(msgspec.Struct, frozen=True, gc=False):
-    """A volume whose claim is made for the pod."""
-
-    # Without fields: its claim is found by its name, `<pod>-<volume>`.
+    """A volume whose claim is made for the pod, and is found by its name, `<pod>-<volume>`."""
 
 
 class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -1,7 +1,12 @@
-"""The loop under every consumer that acts: append what came of the last round, read the log, act, until told to stop."""
+"""The loop under every consumer that acts: append what came of the last round, read the log, act, until told to stop.
+
+A rate limit delays requests and never refuses one.
+"""
 
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import nullcontext
 
 from schemas.catalogue import Event
@@ -62,3 +67,31 @@ class ActingConsumer(ABC):
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._context.topics.wire("outcomes") for record in published)
+
+
+class RateLimit:
+    """`rate` requests a second in the long run, and `burst` at once after a pause. Threads may share it."""
+
+    def __init__(
+        self,
+        rate: float,
+        burst: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._gap, self._rest = 1.0 / rate, burst / rate
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._granted = float("-inf")
+        """The time up to which requests have been granted, one for each gap."""
+
+    def wait(self) -> None:
+        """Sleep until the next request may go out."""
+        with self._lock:
+            now = self._clock()
+            # A pause saves up at most a burst, however long it was.
+            self._granted = max(self._granted, now - self._rest) + self._gap
+            delay = self._granted - now
+        if delay > 0:  # outside of the lock, so that others learn their own turns meanwhile
+            self._sleep(delay)

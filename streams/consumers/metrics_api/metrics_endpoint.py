@@ -18,8 +18,8 @@ from aiohttp import web
 from schemas.policies.vpa import Operator
 from streams.clients.kube import label_selectors
 from streams.clients.kube.json_objects import ObjectStore
-from streams.consumers.metrics_api import discovery
-from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
+from streams.consumers.metrics_api import api_service
+from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL
 from streams.errors import BadInput
 
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -109,8 +109,8 @@ class MetricsEndpoint:
         # Custom metrics are listed with the resource that they describe, as other adapters list them.
         asked_of = [f"{resource}/{metric}" for resource in CUSTOM_KINDS for metric in answerer.metrics]
         served = {EXTERNAL: list(answerer.metrics), CUSTOM: asked_of}
-        self._documents = {path: orjson.dumps(document) for path, document in discovery.documents(served).items()}
-        self._aggregated = orjson.dumps(discovery.aggregated(served))
+        self._documents = {path: orjson.dumps(document) for path, document in api_service.documents(served).items()}
+        self._aggregated = orjson.dumps(api_service.aggregated(served))
         self.trust: FrontProxyTrust | None = None
         """Whom to believe. None before that was read: nobody is answered then."""
 
@@ -133,8 +133,8 @@ class MetricsEndpoint:
         if self._user(request) is None:
             return _refusal(HTTPStatus.UNAUTHORIZED, "only the aggregation layer of the API server is answered")
         path = request.path.rstrip("/")
-        if path in ("/apis", "/api") and discovery.wants_aggregated(request.headers.get("Accept", "")):
-            return web.Response(body=self._aggregated, headers={"Content-Type": discovery.AGGREGATED})
+        if path in ("/apis", "/api") and api_service.wants_aggregated(request.headers.get("Accept", "")):
+            return web.Response(body=self._aggregated, headers={"Content-Type": api_service.AGGREGATED})
         document = self._documents.get(path)
         return _refusal(HTTPStatus.NOT_FOUND, f"there is no '{path[:200]}' here") if document is None else _json(document)
 

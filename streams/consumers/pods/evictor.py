@@ -11,13 +11,12 @@ from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, find_live
-from streams.clients.kube.event_recorder import RecordEvent, record_nothing
+from streams.clients.kube.event_recorder import RecordEvent, record_eviction, record_nothing, spelled
 from streams.clients.kube.json_objects import ObjectStore
 from streams.clients.kube.quantities import same
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.pods.pod_events import record_eviction, spelled
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 

@@ -19,13 +19,12 @@ from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
-from streams.clients.kube.event_recorder import RecordEvent, record_nothing
+from streams.clients.kube.event_recorder import RecordEvent, record_nothing, record_resize, spelled
 from streams.clients.kube.quantities import meets, same
 from streams.clock_log import ClockReader
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import LOOK_AGAIN, ActPermit, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.pods.pod_events import record_resize, spelled
 from streams.errors import GiveUp, TryAgain, UnderWay
 from streams.log.log_port import Record
 from streams.log_context import LogContext

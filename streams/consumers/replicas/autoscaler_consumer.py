@@ -27,10 +27,9 @@ from schemas.units import Seconds
 from streams import own_faults
 from streams.compacted_copy import read_present
 from streams.consumers import forecast_lookback
-from streams.consumers.executing.acting_consumer import ActingConsumer, encode_outcome
+from streams.consumers.executing.acting_consumer import ActingConsumer, RateLimit, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.replicas import pass_order
 from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler

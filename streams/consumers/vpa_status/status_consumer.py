@@ -26,10 +26,9 @@ from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from streams.clients.kube.vpa_status_client import VpaStatusObject
-from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, encode_outcome
+from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, RateLimit, encode_outcome
 from streams.consumers.executing.control_state import TickSilence
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.rate_limit import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record

@@ -25,7 +25,7 @@ from streams.clients.kube.vpa_status_client import (
     VpaStatusObject,
     same,
 )
-from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.executing.acting_consumer import RateLimit
 from streams.errors import EdgeError
 
 _TRIES = 5  # reads of an object to which somebody else is writing, before other objects have their turn

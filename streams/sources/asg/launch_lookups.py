@@ -14,8 +14,13 @@ import structlog
 from streams.clients.aws import group_responses
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize, read_table
-from streams.clients.aws.group_responses import AutoScalingGroup, EksNodeGroup
-from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
+from streams.clients.aws.group_responses import (
+    AutoScalingGroup,
+    EksNodeGroup,
+    TemplateReference,
+    TemplateVersion,
+    TypeRequirements,
+)
 from streams.errors import EdgeError, GiveUp
 
 T = TypeVar("T")

@@ -44,7 +44,7 @@ from streams.sources.kube.publish.policy_objects import PolicyDoor, PolicyObject
 from streams.sources.kube.publish.publisher import NamesNothingError, Publisher, SubjectPublisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
-from streams.sources.kube.publish.vpa_publisher import VpaPublisher
+from streams.sources.kube.publish.vpa_policies import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
     ForgetKinds,

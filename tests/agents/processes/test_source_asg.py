@@ -7,8 +7,13 @@ import pytest
 from agents.processes.source_asg import node_template, selection
 from agents.settings.aws_settings import AwsSettings
 from streams.clients.aws.ec2_instances import read_table
-from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.launch_templates import MixedInstances, TemplateReference, TemplateVersion, TypeRequirements
+from streams.clients.aws.group_responses import (
+    AutoScalingGroup,
+    MixedInstances,
+    TemplateReference,
+    TemplateVersion,
+    TypeRequirements,
+)
 from streams.errors import BadInput
 from streams.sources.asg.asg_source import GroupBounds
 from streams.sources.asg.launch_lookups import LaunchDetails

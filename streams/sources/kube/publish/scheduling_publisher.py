@@ -187,8 +187,7 @@ class SchedulingPublisher:
         self._publish_node(name)
 
     def _publish_node(self, name: str) -> None:
-        # A node and its CSINode come by two watches, in any order.
-        node = self._bare_nodes.get(name)
+        node = self._bare_nodes.get(name)  # a node and its CSINode come by two watches, in any order
         if node is not None:
             self._nodes.upsert(name, replace(node, at=self._at, attachable=self._attachable.get(name, {})))
 
@@ -260,8 +259,7 @@ class SchedulingPublisher:
     def _place(self, pod: ScheduledPodObject) -> None:
         """Publish where a pod is, or may be, once the places of its volumes are known."""
         uid, at = pod.metadata.uid, self._at
-        # With a volume that is not listed yet it would seem to fit nowhere.
-        if uid in self._with_claims and self._unlisted:
+        if uid in self._with_claims and self._unlisted:  # with an unlisted volume it would seem to fit nowhere
             return
         shape = scheduling_facts.shape(pod, self._cluster, at, self._volumes.volumes_of(pod))
         fact = scheduling_facts.placement(pod, shape.shape, self._cluster, at)
@@ -273,8 +271,7 @@ class SchedulingPublisher:
             self._shape_of[uid] = shape.shape
             self._shapes.setdefault(shape.shape, shape)
             self._uses[shape.shape] = self._uses.get(shape.shape, 0) + 1
-        # The new shape before the old one goes, as the readers need it.
-        self._pods.upsert(uid, fact)
+        self._pods.upsert(uid, fact)  # the new shape before the old one goes, as the readers need it
         if before is not None and before != shape.shape:
             self._release(before)
 
@@ -319,8 +316,7 @@ class SchedulingPublisher:
         match kind:
             case "pods":
                 self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
-                # Pods that went while nobody watched have taken their shapes with them.
-                self._published_shapes &= self._uses.keys()
+                self._published_shapes &= self._uses.keys()  # pods that went while nobody watched took their shapes along
             case _ if kind in STORAGE:
                 self._unlisted.discard(kind)
                 if not self._unlisted:

@@ -20,7 +20,7 @@ from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.sources.clock import TickWriter, numbered
-from streams.sources.kube.publish.vpa_publisher import checkpoint_seen
+from streams.sources.kube.publish.vpa_policies import checkpoint_seen
 from streams.topics import CLOCK, Topics, changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 from tests.support.vpa_server import VpaServer

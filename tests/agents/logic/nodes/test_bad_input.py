@@ -12,8 +12,7 @@ from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from streams.clients.aws.ec2_instances import InstanceSize
-from streams.clients.aws.group_responses import AutoScalingGroup
-from streams.clients.aws.launch_templates import TemplateVersion
+from streams.clients.aws.group_responses import AutoScalingGroup, TemplateVersion
 from streams.sources.asg.launch_lookups import LaunchDetails
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, SIZE, ScalerRun, controller, group, joined, node, pod, shape

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.outcomes import OutcomeDetail
 from streams.clients.aws.aws_client import AwsOptions, connect
-from streams.clients.aws.launch_templates import TemplateReference, TypeRequirements
+from streams.clients.aws.group_responses import TemplateReference, TypeRequirements
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 from tests.support.aws_double import REGION, ZONES, AwsDouble, aws, aws_server
 

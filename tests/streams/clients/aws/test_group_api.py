@@ -9,7 +9,7 @@ import botocore.session
 import pytest
 
 from agents.logic.nodes.cluster.cluster_view import ASIDE, DYING
-from streams.clients.aws import group_responses, launch_templates
+from streams.clients.aws import group_responses
 from streams.clients.aws.group_responses import GroupInstance
 
 PAGE = Path(__file__).parents[4] / "docs" / "nodes.md"
@@ -42,11 +42,11 @@ def read_by(read: Callable[[Mapping[str, Any]], object], **fields: Any) -> set[s
 
 
 def read_override(override: Mapping[str, Any]) -> object:
-    return launch_templates.read_mixed({"LaunchTemplate": {"Overrides": [override]}})
+    return group_responses.read_mixed({"LaunchTemplate": {"Overrides": [override]}})
 
 
 def read_distribution(distribution: Mapping[str, Any]) -> object:
-    return launch_templates.read_mixed({"InstancesDistribution": distribution})
+    return group_responses.read_mixed({"InstancesDistribution": distribution})
 
 
 def named() -> set[str]:

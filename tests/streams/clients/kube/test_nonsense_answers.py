@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams.clients.kube import owning_role
+from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api, ApiResponse
 from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
@@ -92,7 +92,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], Json]] = {
         lambda api: _relied_on(AppliedObjects(api, "autoscaling/v2", "hpas", "HPA").merge("web", "api", {})),
         OBJECT,
     ),
-    "a role": (lambda api: owning_role.owned(api, "/x", "APIService", "role").create("api", OBJECT), OBJECT),
+    "a role": (lambda api: json_objects.owned(api, "/x", "APIService", "role").create("api", OBJECT), OBJECT),
     "a VPA": (lambda api: VpaStatusClient(api).read("web", "api"), OBJECT),
     "VPAs": (lambda api: list(VpaStatusClient(api).all()), LIST),
     "a buffer": (lambda api: CapacityBufferClient(api).buffer("web", "api"), OBJECT),

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from streams.clients.kube.json_objects import Json
-from streams.clients.kube.owning_role import OwningRole
+from streams.clients.kube.json_objects import Json, OwningRole
 from streams.errors import GiveUp
 from tests.support.api_objects import ApiObjects
 

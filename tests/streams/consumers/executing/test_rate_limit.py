@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.executing.acting_consumer import RateLimit
 
 
 @given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 5))

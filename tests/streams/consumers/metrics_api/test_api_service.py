@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
-from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
+from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL, ApiServiceKeeper, ServedAt
 from streams.errors import GiveUp
 from streams.serving import certificates
 from streams.serving.certificates import self_made

@@ -10,9 +10,8 @@ from kubernetes import client as official
 from schemas.decision_subjects import Subject
 from schemas.outcomes import OutcomeDetail
 from streams.clients.kube.api import Api
-from streams.clients.kube.event_recorder import EventRecorder
+from streams.clients.kube.event_recorder import EventRecorder, record_eviction
 from streams.consumers.pods.evictor import Evictions, evictor
-from streams.consumers.pods.pod_events import record_eviction
 from streams.consumers.pods.resizer import Resizes
 from streams.errors import TryAgain, UnderWay
 from streams.simulated.api_server import SimulatedServer

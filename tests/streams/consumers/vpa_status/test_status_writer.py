@@ -9,7 +9,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.names import Amounts
 from streams.clients.kube.vpa_status_client import VpaStatus, VpaStatusMeta, VpaStatusObject, same
-from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.executing.acting_consumer import RateLimit
 from streams.consumers.vpa_status.status_writer import StatusWriter
 from tests.support.status_scene import AT
 
