@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agents.why import event_descriptions, scaling_texts
 
+# What a person needs to follow the rest.
 _FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
 
@@ -45,6 +46,7 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_requested(what, about)}"
     elif "samples" in about:
+        # The grounds of a recommendation; those above are of an update.
         count, first, last = event_descriptions.text(about["samples"]), _time(about.get("first")), _time(about.get("last"))
         yield f"{name}: {count} samples from {first} to {last}"
         for what in ("cpu", "memory"):

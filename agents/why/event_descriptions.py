@@ -65,6 +65,7 @@ _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 def what(event: Event) -> str:
     """The event's name in plain words."""
+    # Of these the name depends on what they say.
     by_words = leak_texts.WHAT.get(type(event))
     return _WHAT[type(event)] if by_words is None else by_words(event)
 
@@ -95,6 +96,7 @@ def because(event: Event) -> Mapping[str, object]:
     grounds: Mapping[str, object] = getattr(event, "because", {})
     if isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused) and event.recommendation:
         return {**grounds, "recommendation": event.recommendation}
+    # What has fields of its own stands beside `because` in the record; an explanation shows both as one.
     if not isinstance(event, RequestsRecommended) or event.oom_source is None:
         return grounds
     bounds = {entry.container: f"{_amounts(entry.lower)} to {_amounts(entry.upper)}" for entry in event.containers}
@@ -143,6 +145,7 @@ def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
 
 @singledispatch
 def _numbers(event: object) -> Numbers:
+    # The dispatch is for the kinds below; tables of other files serve the rest.
     others = (scaling_texts.NUMBERS, leak_texts.NUMBERS)
     describe = next((numbers[type(event)] for numbers in others if type(event) in numbers), None)
     if describe is None:

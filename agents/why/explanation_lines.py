@@ -14,18 +14,15 @@ from schemas.names import Place
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRecord:
-    """One record of the explanation: its numbers and, of a decision, its `because`.
-
-    `gone` is a sentence when the record cannot be shown; `more` counts the causes that are left out.
-    """
+    """One record of the explanation: its numbers and, of a decision, its `because`."""
 
     what: str
     at: datetime | None
     place: Place
     numbers: Mapping[str, object] = field(default_factory=dict)
     causes: tuple["ExplainedRecord", ...] = ()
-    more: int = 0
-    gone: str = ""
+    more: int = 0  # How many causes are left out.
+    gone: str = ""  # A sentence when the record cannot be shown.
     because: Mapping[str, object] = field(default_factory=dict)
     exact: Mapping[str, object] = field(default_factory=dict)
     """Amounts with every digit, and the bounds of a recommendation."""
@@ -33,15 +30,12 @@ class ExplainedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was asked, the decision with all it rests on, and the outcomes that answer it.
-
-    `awaits_outcome` says whether a consumer is to carry the decision out.
-    """
+    """What was asked, the decision with all it rests on, and the outcomes that answer it."""
 
     asked: str
     decision: ExplainedRecord
     outcomes: tuple[ExplainedRecord, ...]
-    awaits_outcome: bool = False
+    awaits_outcome: bool = False  # Whether a consumer is to carry the decision out.
     scaling: tuple[ExplainedRecord, ...] = ()
     """Of a workload: the newest decision about its replicas, and the forecasts of its load."""
     harm: tuple[Harm, ...] = ()

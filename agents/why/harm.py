@@ -105,6 +105,7 @@ def of_workload(past: WorkloadPast) -> list[Harm]:
 
 def kill_of(past: WorkloadPast, kill: ContainerOOMKilled) -> Harm:
     """An OOM kill, judged."""
+    # A kill may be older than all that was seen of its pod, of which the oldest tells most then.
     facts = [fact for fact in past.facts(kill.pod.uid) if fact.at <= kill.at] or past.facts(kill.pod.uid)[:1]
     acts = [act for act in _on_pod(past, kill.pod.uid) if act.at <= kill.at or _had_begun(past, act, kill)]
     owners = _owners(facts, kill.container)
@@ -213,6 +214,7 @@ def _owners(facts: Sequence[PodChanged], container: str) -> _Owners | None:
 
 def _cut(past: WorkloadPast, facts: Sequence[PodChanged]) -> bool:
     """Whether the log lost what came before the first that is known of the pod."""
+    # A pod that is younger than what the log lost is there whole.
     return past.complete_since is not None and (not facts or facts[0].created < past.complete_since)
 
 
@@ -268,6 +270,7 @@ def _went(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str]:
     by_hpa = _scaled_by_hpa(past, gone)
     if by_hpa is not None:
         return by_hpa
+    # After all that would be certain, for this can only be suspected.
     removal = _removal_without_end(past, gone)
     if removal is not None:
         because = f"we had planned to remove its node '{removal.node}', and no outcome says that it was done"
@@ -286,6 +289,7 @@ def _scaled_by_hpa(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, 
         hpa, before = lowered
         fall = f"HPA '{hpa.name}' scaled the workload from {before} to {hpa.desired} replicas"
         return Verdict.OURS, f"{fall}, and we keep it for EHPA '{plans[-1].ehpa}'", f"{hpa.at:%Y-%m-%d %H:%M:%S} {fall}"
+    # Only a plan to scale down, and one of a short while ago, may be what took the pod.
     if not plans or plans[-1].replicas >= plans[-1].current or gone.at - plans[-1].at > _SOON:
         return None
     plan = plans[-1]

@@ -55,6 +55,7 @@ def _full(leak: MemoryLeak, now: datetime) -> str:
     if leak.full is None:
         return "without a limit"
     hours = (leak.full - now).total_seconds() / _HOUR
+    # The estimate of when it is full may be older than the present.
     if hours <= 0.0:
         return "full by now"
     return f"full in {hours:.0f} h" if hours >= 1.5 else f"full in {max(1.0, hours * 60):.0f} min"  # noqa: PLR2004  # as people round

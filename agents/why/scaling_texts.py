@@ -54,6 +54,7 @@ def _millicores_text(number: float) -> str:
     return cpu_text(number / 1000)
 
 
+# Kubernetes writes these in units that nobody reads; all other resources are counted in pieces.
 _UNITS: Mapping[str, Callable[[float], str]] = {"cpu": _millicores_text, "memory": bytes_text, "ephemeral-storage": bytes_text}
 
 
@@ -78,6 +79,7 @@ def _shape(event: PodShapeSeen) -> Numbers:
 
 
 def _placed(event: PodPlacementChanged) -> Numbers:
+    # Only where there is something to say: an explanation has many of these.
     waits = {"waits": event.unschedulable} if event.unschedulable else {}
     return {"pod": event.pod.name, "phase": str(event.phase), "node": event.node or "none", **waits}
 
@@ -153,6 +155,7 @@ def _forecast(event: LoadForecast) -> Numbers:
 
 def _metric(metric: MetricForecast) -> Numbers:
     """The lowest and highest forecast value, the model, and its past error."""
+    # Without values nobody knew, and the reason is what matters.
     if not metric.values:
         return {"none": metric.message or metric.reason}
     error = {} if metric.error is None else {"error": metric.error}
