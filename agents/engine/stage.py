@@ -25,23 +25,20 @@ def accept_always(_event: Event, _turn: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One entry of the pipeline. `reads` is in declared order: a turn's records are taken in that order.
-
-    `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
-    dead-letters), or None; it is pure and knows only the event. `ahead` is asked next and knows the turn's number as well.
-    `vouches` says of a decision of the stage that its bytes surely give an equal event, which the bounds of all events and
-    `refuse` let pass; a worker then need not read its own record of it.
-    `program` counts the changes of the stage's code that change decisions, 0 for a stage that obeys no rules of the log; `rules`
-    are the settings that it was made with, and `defaults` what they are where nobody sets them.
-    """
+    """One entry of the pipeline."""
 
     name: str
-    reads: tuple[str, ...]
+    reads: tuple[str, ...]  # In declared order: a turn's records are taken in that order.
     writes: tuple[str, ...]
-    open: Callable[[int], State]
+    open: Callable[[int], State]  # Makes the empty state of a partition.
+    # Says in a sentence why an event must not be taken in (it goes to dead-letters), or None; it is pure and knows only the
+    # event.
     refuse: Callable[[Event], str | None] = accept_all
-    ahead: Callable[[Event, int], str | None] = accept_always
+    ahead: Callable[[Event, int], str | None] = accept_always  # Asked next; it knows the turn's number as well.
+    # Says of a decision of the stage that its bytes surely give an equal event, which the bounds of all events and `refuse` let
+    # pass; a worker then need not read its own record of it.
     vouches: Callable[[Event], bool] = vouch_for_none
+    # Counts the changes of the stage's code that change decisions, 0 for a stage that obeys no rules of the log.
     program: int = 0
-    rules: Mapping[str, RuleValue] = field(default_factory=dict)
-    defaults: Mapping[str, RuleValue] = field(default_factory=dict)
+    rules: Mapping[str, RuleValue] = field(default_factory=dict)  # The settings that it was made with.
+    defaults: Mapping[str, RuleValue] = field(default_factory=dict)  # What they are where nobody sets them.

@@ -124,11 +124,9 @@ class RecordsInParts(Sequence[Recorded]):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """All records of one partition between two ticks, by input topic (short name), in offset order.
+    """All records of one partition between two ticks, by input topic (short name), in offset order."""
 
-    `number` is the tick's time in milliseconds since the epoch; it is the only "now" that a stage knows.
-    """
-
+    # The tick's time in milliseconds since the epoch, the only "now" that a stage knows.
     number: int
     inputs: Mapping[str, Sequence[Recorded]]
 

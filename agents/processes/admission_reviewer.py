@@ -22,7 +22,7 @@ from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.resource_lists import Resources
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import update_event_validation
+from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import SettingsCache, UpdaterProfile, UpdateRules
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
@@ -212,7 +212,7 @@ class AdmissionReviewer:
 
     def _apply_quota(self, event: ResourceQuotaChanged | ResourceQuotaRemoved) -> None:
         """A fact that cannot be read changes nothing."""
-        if event.cluster != self._cluster or any(update_event_validation.quota_reasons(event)):
+        if event.cluster != self._cluster or any(update_settings.quota_reasons(event)):
             return
         quotas = self._quotas.setdefault(event.namespace, {})
         if isinstance(event, ResourceQuotaChanged):

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, hpa_reconcile, prediction_status
-from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
+from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, hpa_reconcile
+from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa, PredictedMetric
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
-from agents.logic.replicas.prediction_status import PredictedMetric
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from schemas import exact_quantity
@@ -98,18 +97,18 @@ class EhpaObjectGenerator:
         """As of the decision: two windows from then on."""
         holds = forecast is not None and forecast.holds(now)
         if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
-            return [], prediction_status.condition(refused, ready=False)
+            return [], ehpa_manifest.condition(refused, ready=False)
         identifiers = [str(metric.get("resourceIdentifier")) for metric in tsp["spec"].get("predictionMetrics") or ()]
         forecasts = {metric.identifier: metric for metric in _metrics(forecast, now)}
         predicted = [_predicted(identifier, forecasts.get(identifier), forecast, now) for identifier in identifiers]
         at = now if forecast is None else to_seconds(forecast.at)
         window = int(tsp["spec"].get("predictionWindowSeconds") or 0) if forecast is None else int(forecast.window)
-        return prediction_status.status(predicted, now=at, window=window)
+        return ehpa_manifest.status(predicted, now=at, window=window)
 
     def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
         """Whether what it holds ends within a window from now."""
         metrics = (tsp.get("status") or {}).get("predictionMetrics") or ()
-        return prediction_status.outdated(metrics, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+        return ehpa_manifest.outdated(metrics, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
 
 
 def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:

@@ -9,7 +9,7 @@ from agents.processes.server_certificate import certificate_source, service_name
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClockSettings, Settings
 from agents.settings.consumer_settings import MetricsApiSettings
-from agents.telemetry.webhook_metrics import MetricsApiMetrics
+from agents.telemetry.consumer_metrics import MetricsApiMetrics
 from schemas import times
 from schemas.units import Seconds
 from streams.clients.kube import json_objects

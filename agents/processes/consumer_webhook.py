@@ -17,7 +17,7 @@ from agents.run import python_gc
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from agents.settings.consumer_settings import WebhookSettings
-from agents.telemetry.webhook_metrics import WebhookMetrics
+from agents.telemetry.consumer_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube import json_objects

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.logic.nodes.aws import group_specs, node_templates
+from agents.logic.nodes.aws import group_options, node_templates
 from agents.logic.nodes.aws.node_templates import (
     InstanceRequirements,
     InstanceType,
@@ -75,13 +75,13 @@ def selection(ours: AwsSettings) -> GroupSelection:
     if not ours.groups and not ours.discovery:
         raise BadInput("no node group is chosen: set aws.groups (min:max:name) or aws.discovery (asg:tag=KEY,KEY=VALUE)")
     try:
-        explicit = [GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_specs.explicit, ours.groups)]
-    except group_specs.SpecError as error:
+        explicit = [GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_options.explicit, ours.groups)]
+    except group_options.SpecError as error:
         raise BadInput(f"aws.groups: {error}; a group is written min:max:name, as 1:10:web") from error
     _once_each(explicit)
     try:
-        tags = group_specs.discovery(ours.discovery)
-    except group_specs.SpecError as error:
+        tags = group_options.discovery(ours.discovery)
+    except group_options.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
     prices = InstancePrices() if ours.prices is None else ec2_instances.read_prices(Path(ours.prices))
     return GroupSelection(tuple(explicit), tags, prices, ours.interruption_queue)

@@ -4,13 +4,11 @@ Each component has a small class that takes a registry and has one method for ea
 logging is global. No decision ever depends on anything in here.
 """
 
-from agents.telemetry.consumer_metrics import ConsumerMetrics
+from agents.telemetry.consumer_metrics import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
 from agents.telemetry.dependency_health import DependencyMonitor, DependencyStatus
-from agents.telemetry.health_server import HealthServer
+from agents.telemetry.health_server import HealthServer, Liveness, Readiness
 from agents.telemetry.observed_log import ObservedLog
-from agents.telemetry.readiness import Liveness, Readiness
 from agents.telemetry.source_metrics import ClockMetrics, NodeGroupMetrics, ReceiverMetrics, SourceMetrics, UsageMetrics
-from agents.telemetry.webhook_metrics import MetricsApiMetrics, WebhookMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
 __all__ = [

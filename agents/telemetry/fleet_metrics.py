@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from agents.telemetry.readiness import StagePartition
+from agents.telemetry.health_server import StagePartition
 from agents.telemetry.source_metrics import Namespace, NamespaceLabels
 from schemas.decisions.recommendations import delivered_risks
 from schemas.facts.pods import PodChanged, PodPhase

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from agents.engine.turn_aligner import Wait
 from agents.run.partition_task import TurnResult
 from agents.telemetry.fleet_metrics import DeliveredRiskMetrics, FleetMetrics
-from agents.telemetry.readiness import Readiness, StagePartition
+from agents.telemetry.health_server import Readiness, StagePartition
 from agents.telemetry.source_metrics import AgeGauge
 from schemas.catalogue import CATALOGUE
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused

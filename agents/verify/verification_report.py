@@ -38,10 +38,7 @@ class Discrepancy:
 
 @dataclass(slots=True)
 class VerificationReport:
-    """What was compared, and what is wrong. `newest`: the last turn of each partition that was compared in full.
-
-    `digested`: the inputs (one topic of one partition) that were compared with what a worker had read, up to its newest mark.
-    """
+    """What was compared, and what is wrong."""
 
     turns: int = 0
     decisions: int = 0
@@ -50,6 +47,7 @@ class VerificationReport:
     repeats: int = 0
     waiting: int = 0
     forgotten: int = 0
+    # The inputs (one topic of one partition) that were compared with what a worker had read, up to its newest mark.
     digested: int = 0
     read: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic (wire name) and partition, the offset up to which inputs were read."""
@@ -65,7 +63,7 @@ class VerificationReport:
     """Partitions with turns after the newest mark and a running worker: their missing decisions may be in flight."""
     dead: list[Part] = field(default_factory=list)
     """Partitions with turns after the newest mark and no running worker: all their decisions must be published."""
-    newest: dict[Part, int] = field(default_factory=dict)
+    newest: dict[Part, int] = field(default_factory=dict)  # The last turn of each partition that was compared in full.
     counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
     discrepancies: list[Discrepancy] = field(default_factory=list)
 
@@ -111,6 +109,7 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
     yield from _proofs(report)
     upto = " up to the workers' marks" if report.waiting else ""
     compared = " that was compared" if report.foreign else ""
+    # What could not be read may hide anything, so this is no proof, though nothing differs.
     if report.counts.keys() == {DiscrepancyKind.UNREACHABLE}:
         unread = report.counts[DiscrepancyKind.UNREACHABLE]
         yield f"NOT verified: nothing that was compared differs, but {unread} lines say what was not"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.run.stage_topics import all_decision_topics
-from agents.why import admitted_pods, event_descriptions, node_decisions, undecided_subjects, workload_past
+from agents.why import event_descriptions, node_decisions, undecided_subjects, workload_past
 from agents.why.explanation_lines import ExplainedRecord, Explanation
 from agents.why.undecided_subjects import names_of
 from schemas.catalogue import Event
@@ -207,11 +207,11 @@ class _Search:
         """The recommendation that a pod was created with, and the outcome about this pod among its many outcomes."""
         events = {
             event.id: (event, record.place)
-            for record in self.mentioning(admitted_pods.beginning(query), "outcomes")
+            for record in self.mentioning(node_decisions.beginning(query), "outcomes")
             if isinstance(event := self.codec.decode_or_none(record), ActionFinished)
-            and admitted_pods.is_admission_of(event, query)
+            and node_decisions.is_admission_of(event, query)
         }
-        admission = admitted_pods.nearest([event for event, _ in events.values()], self._created(query)) if events else None
+        admission = node_decisions.nearest([event for event, _ in events.values()], self._created(query)) if events else None
         record = self._by_id(admission.decision) if admission is not None and admission.decision else None
         if admission is None or record is None:
             return None

@@ -18,10 +18,9 @@ import msgspec
 import orjson
 
 from schemas import event_bounds, plain_json
-from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
+from schemas.catalogue import CATALOGUE, Catalogue, Event, EventBody, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
-from schemas.version_lifts import EventBody
 from streams import typed_json
 from streams.codec import dead_letters
 from streams.codec.headers import cause_headers, causes, header, is_of_a_clock

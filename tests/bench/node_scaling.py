@@ -27,9 +27,8 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
-from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.node_columns import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, PodShape, SchedulablePod, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.run import python_gc
 from schemas.catalogue import Event

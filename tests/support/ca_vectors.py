@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes.scheduling import placement_rules
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
-from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, Taint, pairs
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, PodOwner, PodShape, SchedulablePod, SchedulingNode, Taint, pairs
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, ScheduledCluster
 from schemas import pod_requests
 

@@ -17,10 +17,9 @@ from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth.expanders import ExpanderContext
 from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.placement_rules import selector
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode, Taint
+from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod, SchedulingNode, Taint, is_daemon, is_mirror
 from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME, TO_BE_DELETED
 from tests.support import ca_vectors
 

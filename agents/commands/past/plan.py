@@ -14,8 +14,8 @@ from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import api_refusals
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
-from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.updater import Updater
+from agents.logic.updates.updater_records import PodRecord
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output_table import TextForm

@@ -102,6 +102,7 @@ class PartedState:
 
     def rebuild(self, build: Callable[[], None]) -> None:
         """Rebuild the state with `build`, and restore its content; every chunk counts as changed."""
+        # By its dump, as after a restart: no second way has to agree with that one.
         chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
         build()
         for chunk, data in chunks:
@@ -138,5 +139,6 @@ class PartedState:
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         self._parts[chunk.split("/", 1)[0]].load(chunk, data)
+        # What was loaded before keeps its buckets; only new names need the key.
         if chunk == BucketKey.name:
             self._hand_out_key()

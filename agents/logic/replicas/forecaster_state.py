@@ -15,8 +15,15 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_ring_buffers import LoadRings
-from agents.logic.replicas.metric_series import WantedIndex, WantedSeries, model_key, ring_key, series_key
-from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from agents.logic.replicas.metric_series import (
+    NamespaceShares,
+    SharingObject,
+    WantedIndex,
+    WantedSeries,
+    model_key,
+    ring_key,
+    series_key,
+)
 from agents.logic.replicas.pod_usage import ScaledPodUsage
 from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted

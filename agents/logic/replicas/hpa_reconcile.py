@@ -202,5 +202,5 @@ def defaulted(spec: Mapping[str, object]) -> dict[str, object]:
         full["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     block = full.get("behavior")
     if isinstance(block, Mapping):
-        full["behavior"] = scaling_behavior.defaulted(block)
+        full["behavior"] = scaling_behavior.with_default_rates(block)
     return full

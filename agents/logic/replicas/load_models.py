@@ -87,6 +87,7 @@ def fit(times: Times, values: Floats, task: FitTask) -> LoadModel:
         return _none(task, "Stale", f"the last value is {now - times[-1]:g} s old")
     try:
         return _fitted(times, values, task)
+    # The options are texts of an object: what is wrong with one shows only where it is computed with.
     except (ValueError, ArithmeticError) as error:
         return _none(task, _word(NoForecastReason.BAD_SETTINGS), str(error))
 
@@ -136,6 +137,7 @@ def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
     within = times > task.turn / 1000 - settings.history
     estimate = percentile_predictor.estimate([(times[within], values[within])], settings)
     first = task.turn / 1000
+    # As above, so that a window is left when the next fit is due.
     last = first + 2 * task.window + task.settings.refit + _STEP
     forecast = percentile_predictor.constant(estimate, first=first, last=last, step=_constant_step(settings.step, last - first))
     if isinstance(forecast, NoForecast):

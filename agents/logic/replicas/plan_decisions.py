@@ -27,20 +27,16 @@ _APART = 60_000
 
 @dataclass(frozen=True, slots=True)
 class PlanMemory:
-    """What the next pass needs: its turn, the algorithm's memory, and the last decision.
+    """What the next pass needs: its turn, the algorithm's memory, and the last decision."""
 
-    `planned`: who carries the plan out, replicas before and after, and its last turn. `guard`: the guard that objected
-    last. `upcoming`: the replicas that the last plan announced for later. `published`: the conditions of the last decision, and
-    `published_in` its turn.
-    """
-
-    due: int
+    due: int  # The next pass's turn.
     memory: HpaMemory = HpaMemory()
+    # Who carries the plan out, replicas before and after, and its last turn.
     planned: tuple[str, int, int, int] | None = None
-    guard: str = ""
-    upcoming: int | None = None
-    published: HpaConditions = HpaConditions()
-    published_in: int = 0
+    guard: str = ""  # The guard that objected last.
+    upcoming: int | None = None  # The replicas that the last plan announced for later.
+    published: HpaConditions = HpaConditions()  # The conditions of the last decision.
+    published_in: int = 0  # Its turn.
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,19 +32,16 @@ class CronReplicas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScalingSituation:
-    """What we know about a workload: pods, the newest usage, values of its other metrics, forecasts for the next window.
-
-    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch. `crons` computes what
-    crons want. `later` is the same for a later time, as far as anybody can know it: with another `now`, `forecasts` and `crons`.
-    """
+    """What we know about a workload: pods, the newest usage, values of its other metrics, forecasts for the next window."""
 
     scale: ScaleSeen
     pods: WorkloadPods
     reading: WorkloadReading | None
-    now: float
-    values: Mapping[str, float] = field(default_factory=dict)
+    now: float  # Seconds since the epoch.
+    values: Mapping[str, float] = field(default_factory=dict)  # By identifier, in the metric's unit, as are `forecasts`.
     forecasts: Mapping[str, float] = field(default_factory=dict)
-    crons: CronReplicas = ehpa_crons.wanted
+    crons: CronReplicas = ehpa_crons.wanted  # Computes what crons want.
+    # The same for a later time, as far as anybody can know it: with another `now`, `forecasts` and `crons`.
     later: "ScalingSituation | None" = None
 
 
@@ -86,6 +83,7 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     readings = _readings(metrics, situation, settings)
     asked = [*live, *_forecasts(ehpa, situation, readings), *_crons(ehpa, situation, least, readings)]
     answers = [_answer(question, readings, context) for question in asked]
+    # A forecast that cannot be had keeps nothing as it is: the HPA then goes by the live metric alone.
     counted = [answer for question, answer in zip(asked, answers, strict=True) if not question.is_left_out]
     decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, counted, memory, now=situation.now)
     proposals = tuple(_proposal(question, answer) for question, answer in zip(asked, answers, strict=True))

@@ -52,7 +52,7 @@ DEFAULT_UP = {
 DEFAULT_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
 
 
-def defaulted(block: Mapping[str, object]) -> dict[str, object]:
+def with_default_rates(block: Mapping[str, object]) -> dict[str, object]:
     """A `behavior` block with the defaults that the API server adds."""
     return {
         "scaleUp": _defaulted(block.get("scaleUp"), DEFAULT_UP),

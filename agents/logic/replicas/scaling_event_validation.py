@@ -19,7 +19,7 @@ MOST_AGE = 86_400.0
 """The most seconds between the rows of a scrape, which are of about one time, and between the values of a history."""
 
 
-def reasons(event: Event) -> Iterator[str]:
+def scaling_reasons(event: Event) -> Iterator[str]:
     """Why an event must be refused; nothing for a good event, or for one of another capability."""
     match event:
         case LoadScraped():

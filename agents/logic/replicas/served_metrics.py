@@ -67,9 +67,11 @@ class ServedMetrics:
 
     def _selected(self, namespace: str, selector: Mapping[str, str]) -> list[EhpaChanged]:
         """The EHPAs of a namespace that match a selector; labels that it lacks do not matter."""
+        # The API server has checked the right to ask in this namespace, and in no other.
         if selector.get("targetNamespace", namespace) != namespace:
             return []
         kind, name = selector.get("targetKind"), selector.get("targetName")
+        # A selector holds what a label can hold, and names may be longer.
         name = None if name is None else label_value(name)
         if kind is not None and name is not None:
             return list(self._of_target.get((namespace, kind, name), ()))
@@ -102,6 +104,7 @@ class ServedMetrics:
         absent = [word for word in TARGET_LABELS if word not in selector]
         if absent:
             return MetricError(f"the selector does not say '{absent[0]}'")
+        # Those of one target stand in their rank, so that the oldest comes first.
         governing = next((ehpa for ehpa in ehpas if ehpa.claims), None)
         if governing is None or not governing.crons:
             target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"

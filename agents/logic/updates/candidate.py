@@ -9,10 +9,9 @@ from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.updates import cap_sentences, oom_loops, update_priority
 from agents.logic.updates.cap_sentences import Caps
 from agents.logic.updates.pod_advice import PodAdvice
-from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_priority import UpdatePriority, UpdateReason
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_records import NewestRecommendation, PodHistory
+from agents.logic.updates.updater_records import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
 from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.names import Amounts

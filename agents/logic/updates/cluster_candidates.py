@@ -8,14 +8,13 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import Headcount, Objection
 from agents.logic.updates import api_refusals, eviction_tolerance
 from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
-from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.disruption_guards import serves_nobody
-from agents.logic.updates.eviction_tolerance import ReplicaCounts
+from agents.logic.updates.eviction_tolerance import ReplicaCounts, UnpatchedWorkloads, WorkloadEviction
 from agents.logic.updates.guard_records import BOUNDING_DISRUPTION
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
+from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_guards import first_objection, told
-from agents.logic.updates.workload_evictions import UnpatchedWorkloads, WorkloadEviction
 from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.outcomes import Action
 
@@ -49,15 +48,15 @@ class ClusterCandidates:
         situation, before = self.situation, ""
         refused: Candidate | None = None
         objection: Objection | None = None
-        for candidate in self.pods:
-            pod, workload = candidate, candidate.situation.workload
+        for subject in self.pods:
+            pod, workload = subject, subject.situation.workload
             # Pods of one workload mostly come one after the other.
             if workload != before:
                 situation, before, refused = self._situation_of(pod, situation), workload, None
             # Pods that are alike are refused alike, but free room on different nodes.
             by_node = objection is not None and objection.guard == "node"
             if refused is None or by_node or not pod.alike(refused):
-                refused, (pod, objection) = candidate, _judged(candidate, situation)
+                refused, (pod, objection) = subject, _judged(subject, situation)
             yield pod, situation, None if objection is None else told(objection, pod)
             if objection is None:
                 # The plan changes what the guards see, so that the next pod has to be judged, however alike it is.
@@ -92,15 +91,15 @@ class ClusterCandidates:
         )
 
 
-def _judged(candidate: Candidate, situation: ClusterSituation) -> tuple[Candidate, Objection | None]:
+def _judged(subject: Candidate, situation: ClusterSituation) -> tuple[Candidate, Objection | None]:
     """The pod, as far as it may be changed, and the first objection."""
-    objection = first_objection(candidate, situation)
+    objection = first_objection(subject, situation)
     if objection is not None and objection.guard in BOUNDING_DISRUPTION:
         # What a pod needs at once does not wait for what it can spare: then that alone is planned.
-        more = raised(candidate)
+        more = raised(subject)
         if more is not None and first_objection(more, situation) is None:
             return more, None
-    return candidate, objection
+    return subject, objection
 
 
 def _begin(planned: Candidate, situation: ClusterSituation) -> None:

@@ -4,8 +4,8 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import eviction_tolerance, pod_disruption_budgets
 from agents.logic.updates.candidate import Candidate, disrupts
-from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup, serves
+from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas.facts.pods import PodPhase
 from schemas.outcomes import Action

@@ -12,10 +12,9 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import eviction_tolerance
-from agents.logic.updates.eviction_tolerance import ReplicaCounts
-from agents.logic.updates.pods_by_workload import controller_key
+from agents.logic.updates.eviction_tolerance import PodsBefore, ReplicaCounts, WorkloadEviction
+from agents.logic.updates.updater_records import controller_key
 from agents.logic.updates.updater_state import UpdaterState
-from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
 from schemas.names import cluster_of
 
 REMEMBERED = 3_600_000

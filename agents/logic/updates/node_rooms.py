@@ -12,7 +12,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.updates.eviction_tolerance import is_there
-from agents.logic.updates.pods_by_workload import PodRecord
+from agents.logic.updates.updater_records import PodRecord
 from schemas import times, units
 from schemas.catalogue import Event
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, ScalingActivityFailed

@@ -12,8 +12,8 @@ from functools import lru_cache
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
-from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.node_rooms import SuccessorRoom
+from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times

@@ -10,8 +10,8 @@ from agents.logic.governing_policies import body
 from agents.logic.guards.shared_guards import Headcount, Objection, plan_expiry
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.candidate import Candidate, PodSituation, changes
-from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.guard_records import LASTING, SAID_AGAIN
+from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_settings import NAME
 from agents.logic.updates.updater_records import NONE_REFUSED, NewestRecommendation, RefusedPods

@@ -18,8 +18,7 @@ from agents.logic.resources.resource_lists import Advice, Container
 from agents.logic.resources.target_caps import CapReason, ContainerRule, ordered
 from agents.logic.updates import update_priority
 from agents.logic.updates.cap_sentences import Caps
-from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.updater_records import NewestRecommendation
+from agents.logic.updates.updater_records import NewestRecommendation, PodRecord
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.names import Amounts

@@ -13,8 +13,7 @@ from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources import resource_lists
 from agents.logic.resources.limit_proportion import limit_amounts
 from agents.logic.updates.pod_advice import AlikePods, PodAdvice
-from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.updater_records import NewestRecommendation, PodHistory
+from agents.logic.updates.updater_records import NewestRecommendation, PodHistory, PodRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import BoostedContainer, PodChanged

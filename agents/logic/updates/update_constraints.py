@@ -1,16 +1,23 @@
 """Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, quotas, and the webhook's Lease."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
+from agents.logic.guards import budget_schedules, shared_guards
+from agents.logic.guards.budget_schedules import ScheduledBudget
+from agents.logic.guards.shared_guards import ControlRecord, Headcount
 from agents.logic.resources import limit_ranges
 from agents.logic.resources.limit_ranges import NONE, Ranges
-from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
-from agents.logic.updates.node_rooms import NodeRooms
-from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
+from agents.logic.updates.eviction_tolerance import ConfiguredReplicas, ReplicaCounts, WorkloadEviction
+from agents.logic.updates.node_rooms import FreeRooms, NodeRooms, SuccessorRoom
+from agents.logic.updates.pod_disruption_budgets import BudgetRecord, PodDisruptionBudgets
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
+from agents.logic.updates.updater_records import LastPodFact, PlansMade
+from schemas.admission_pauses import AdmissionPause
 from schemas.catalogue import Event
+from schemas.decisions.recommendations import CitedRules
 from schemas.facts.update_facts import (
     HpaTargetChanged,
     HpaTargetRemoved,
@@ -23,9 +30,11 @@ from schemas.facts.update_facts import (
     WebhookLeaseSeen,
 )
 from schemas.names import cluster_of
+from schemas.policies.control import Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.scaling import UtilizationMetric
+from schemas.units import Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +240,68 @@ def _controller(event: ReplicaControllerChanged | ReplicaControllerRemoved) -> s
 
 def _hpa(event: HpaTargetChanged | HpaTargetRemoved) -> str:
     return f"{event.cluster}/{event.namespace}/{event.name}"
+
+
+# What the guards of the updater may know of a cluster, besides the pod that they judge.
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSituation:
+    """What the guards may know besides the pod. Times are turn numbers.
+
+    `facts`: when the cluster's pods were seen last; `workload` and `namespace`: the candidate's own;
+    `constraints`: all that is known of the cluster's objects besides pods, from which a guard may take what it needs;
+    `planned`: the plans that were made for the cluster in this interval; `rules`: those of the log that the settings come from;
+    `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
+    are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
+    `disruption_budgets`: those that select the workload's pods, and `stopping`: how many open plans stop a container of a pod
+    that each of them selects, by its key;
+    `quotas`: the ResourceQuotas of its namespace, with what was planned before; `rooms`: what nodes have for pods, and `free`
+    what they have left now; None where that does not matter.
+    """
+
+    now: int
+    first_turn: int
+    facts: LastPodFact
+    control: ControlRecord | None
+    cluster: Headcount
+    workload: Headcount
+    namespace: Headcount
+    planned: PlansMade
+    settings: UpdateSettings
+    constraints: UpdateConstraints
+    rules: CitedRules | None = None
+    evicted: WorkloadEviction | None = None
+    short: int | None = None
+    unpatched: AdmissionPause | None = None
+    groups: Mapping[str, ReplicaCounts] = field(default_factory=dict)
+    disruption_budgets: Sequence[BudgetRecord] = ()
+    stopping: Mapping[str, int] = field(default_factory=dict)
+    quotas: Sequence[ResourceQuotaChanged] = ()
+    rooms: Sequence[SuccessorRoom] = ()
+    free: FreeRooms | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The cluster's mode."""
+        return shared_guards.mode(self.control)
+
+    @property
+    def budget(self) -> Fraction:
+        """The share of pods that may be away or being changed at one time."""
+        return self._at_most(shared_guards.budget(self.control, self.settings.budget))
+
+    def workload_budget(self, said: Fraction | None) -> Fraction:
+        """The same for one workload, whose policy may have `said` another share."""
+        return self.budget if said is None else self._at_most(said)
+
+    @property
+    def scheduled(self) -> ScheduledBudget | None:
+        """The smallest of the budgets that hold at this time."""
+        return budget_schedules.in_force(self.settings.budget_schedules, self.now)
+
+    def _at_most(self, share: Fraction) -> Fraction:
+        if self.settings.profile == UpdaterProfile.UPSTREAM:
+            # Upstream has no budget.
+            return Fraction(1.0)
+        return budget_schedules.at_most(share, self.settings.budget_schedules, self.now)

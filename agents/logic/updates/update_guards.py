@@ -9,9 +9,9 @@ from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, missing_pods, node_rooms, oom_loops
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
-from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
 from agents.logic.updates.guard_records import GUARDS, KEEPING_LOOPS
+from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times

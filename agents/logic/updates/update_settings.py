@@ -12,9 +12,14 @@ from typing import Any
 
 from agents.logic.guards import budget_schedules
 from agents.logic.guards.shared_guards import REPORTS_WITHIN
+from agents.logic.stage_rules import fault
 from agents.logic.updates.eviction_tolerance import DisruptionRules
 from agents.logic.updates.update_priority import UpdateThresholds
-from schemas.policies.vertical import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
+from schemas import exact_quantity
+from schemas.catalogue import Event
+from schemas.exact_quantity import NotAQuantityError
+from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.policies.vertical import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides, VerticalPolicyChanged
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
@@ -187,3 +192,29 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         warm_up=Seconds(0.0),
         cool_down=Seconds(0.0),
     )
+
+
+# What the updater must not take in: guards of a policy that its settings do not have or refuse, and quotas without a meaning.
+
+
+def reasons(event: Event) -> Iterator[str]:
+    """Why an event must be refused; nothing for a good event, or one of another capability."""
+    if isinstance(event, VerticalPolicyChanged) and (odd := fault(UpdateSettings, event.guards.said)) is not None:
+        yield odd.replace("settings.", "guards.", 1)
+    if isinstance(event, ResourceQuotaChanged | ResourceQuotaRemoved):
+        yield from quota_reasons(event)
+
+
+def quota_reasons(event: ResourceQuotaChanged | ResourceQuotaRemoved) -> Iterator[str]:
+    """Why a fact about a quota must be refused."""
+    for name in ("cluster", "namespace", "name"):
+        text = getattr(event, name)
+        if not text or "/" in text:
+            yield f"{name} is '{text}'; it is a name without slashes"
+    if isinstance(event, ResourceQuotaChanged):
+        for name, amounts in (("hard", event.hard), ("used", event.used)):
+            for resource, amount in amounts.items():
+                try:
+                    exact_quantity.parse(amount)
+                except NotAQuantityError:
+                    yield f"{name}['{resource[:80]}'] is '{amount[:80]}', which is no quantity"

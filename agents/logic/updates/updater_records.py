@@ -3,17 +3,19 @@
 The values are frozen; their fields stand in checkpoints.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
+from agents.logic.updates.eviction_tolerance import PodsBefore
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.workload_evictions import PodsBefore
 from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
-from schemas.names import Amounts, Place
+from schemas.names import Amounts, Place, cluster_of
 from schemas.outcomes import Action
 from schemas.policies.control import RevertRequested
 from schemas.units import Seconds
@@ -205,3 +207,81 @@ class PodFactTurns:
             last = self.table.get(event.cluster) if isinstance(event, SourceReported) else None
             if isinstance(event, SourceReported) and last is not None and "pod-changes" in event.sees:
                 self.table.upsert(event.cluster, replace(last, reported=turn.number))
+
+
+# The pods of each workload, those killed for lack of memory, and the workloads of each controller; all follow from the pods.
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """The newest fact about a pod, without its labels, and its place in the log."""
+
+    fact: PodChanged
+    place: Place
+
+
+class PodsByWorkload:
+    """Finds pods by workload. `of` has them by workload key and uid.
+
+    `killed` has the uids of those of which a container's last run ended by an OOM kill, by workload key.
+    """
+
+    def __init__(self, pods: Iterable[PodRecord] = ()) -> None:
+        self.of: dict[str, dict[str, PodRecord]] = {}
+        self.killed: dict[str, set[str]] = {}
+        self._controllers: dict[str, Counter[str]] = {}
+        for pod in pods:
+            self.add(pod)
+
+    def add(self, pod: PodRecord) -> None:
+        """A pod that the index does not have yet."""
+        workload = pod.fact.workload.key
+        self.of.setdefault(workload, {})[pod.fact.pod.uid] = pod
+        if any(seen.last_run is not None and seen.last_run.killed_for_memory for seen in pod.fact.containers):
+            self.killed.setdefault(workload, set()).add(pod.fact.pod.uid)
+        if pod.fact.controller:
+            self._controllers.setdefault(controller_key(workload, pod.fact.controller), Counter())[workload] += 1
+
+    def remove(self, pod: PodRecord) -> bool:
+        """Take a pod out; whether it was the last one of its workload."""
+        workload = pod.fact.workload.key
+        pods = self.of[workload]
+        del pods[pod.fact.pod.uid]
+        if (killed := self.killed.get(workload)) is not None:
+            killed.discard(pod.fact.pod.uid)
+            if not killed:
+                del self.killed[workload]
+        if pod.fact.controller:
+            key = controller_key(workload, pod.fact.controller)
+            workloads = self._controllers[key]
+            workloads[workload] -= 1
+            if not workloads[workload]:
+                del workloads[workload]
+            if not workloads:
+                del self._controllers[key]
+        if not pods:
+            del self.of[workload]
+        return not pods
+
+    def workloads_of(self, controller: str) -> Collection[str]:
+        """The workloads whose pods a controller has, by `cluster/namespace/kind/name`."""
+        return self._controllers.get(controller, {}).keys()
+
+
+def controller_key(workload: str, controller: str) -> str:
+    """The key of a direct controller (`kind/name`) of a workload's pods."""
+    namespace = workload.split("/", 2)[1]
+    return f"{cluster_of(workload)}/{namespace}/{controller}"
+
+
+@dataclass(slots=True)
+class ChangedWorkloads:
+    """The workloads that changed since the last query: `keys`, or `all` by a policy that names many. It is no state."""
+
+    keys: set[str] = field(default_factory=set)
+    all: bool = True
+
+    def clear(self) -> None:
+        """The changes were read."""
+        self.keys.clear()
+        self.all = False

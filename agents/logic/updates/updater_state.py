@@ -13,20 +13,22 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.resources.target_caps import ordered_container
-from agents.logic.updates import workload_evictions
-from agents.logic.updates.pods_by_workload import ChangedWorkloads, PodRecord, PodsByWorkload
+from agents.logic.updates import eviction_tolerance
+from agents.logic.updates.eviction_tolerance import PodsBefore, UnpatchedWorkloads, WorkloadEviction
 from agents.logic.updates.startup_boosts import BoostEnds
 from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.updater_records import (
     NO_HISTORY,
+    ChangedWorkloads,
     NewestRecommendation,
     PlansMade,
     PodFactTurns,
     PodHistory,
+    PodRecord,
+    PodsByWorkload,
     RefusedPods,
     RevertRecord,
 )
-from agents.logic.updates.workload_evictions import PodsBefore, UnpatchedWorkloads, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -212,7 +214,7 @@ class UpdaterState:
             targets, evicted = advised(pod), self.evictions.get(pod.fact.workload.key)
             if targets is None or evicted is None:
                 continue
-            fault = workload_evictions.fault(pod.fact, evicted, targets)
+            fault = eviction_tolerance.fault(pod.fact, evicted, targets)
             self.evictions.upsert(pod.fact.workload.key, evicted.judge(fault, now))
         self._successors.clear()
 

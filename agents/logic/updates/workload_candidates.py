@@ -13,10 +13,9 @@ from agents.logic.guards.shared_guards import Headcount
 from agents.logic.updates import api_refusals, eviction_tolerance, oom_loops, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, held_by_caps, without
 from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
-from agents.logic.updates.pods_by_workload import ChangedWorkloads, PodRecord
 from agents.logic.updates.update_priority import UpdatePriority
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation, PodHistory
+from agents.logic.updates.updater_records import NO_HISTORY, ChangedWorkloads, NewestRecommendation, PodHistory, PodRecord
 from agents.logic.updates.updater_state import UpdaterState
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation

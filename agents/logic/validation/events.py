@@ -13,7 +13,7 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import forecaster_settings, scaling_event_validation
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
-from agents.logic.updates import update_event_validation, update_settings
+from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.usage import usage_event_validation
 from agents.logic.vertical import vertical_event_validation, vertical_settings
@@ -67,11 +67,11 @@ def _reasons(event: Event) -> Iterator[str]:
         odd = fault(kind, event.settings)
         if odd is not None:
             yield odd
-    yield from update_event_validation.reasons(event)
+    yield from update_settings.reasons(event)
     yield from usage_event_validation.reasons(event)
     yield from vertical_event_validation.reasons(event)
-    yield from scaling_event_validation.reasons(event)
-    yield from node_event_validation.reasons(event)
+    yield from scaling_event_validation.scaling_reasons(event)
+    yield from node_event_validation.node_reasons(event)
 
 
 def reasons_of_control(event: Event) -> Iterator[str]:

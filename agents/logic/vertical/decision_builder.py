@@ -19,9 +19,8 @@ from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.buckets import Buckets, cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import UsageSettings
 from agents.logic.vertical.aggregated_usage import REACHED
-from agents.logic.vertical.estimate_rules import RuleExplanations, own_rules
+from agents.logic.vertical.estimate_rules import MILLI, RuleExplanations, own_rules
 from agents.logic.vertical.memory_leaks import LeakChange
-from agents.logic.vertical.percentile_estimation import MILLI
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.vertical_settings import ADAPTIVE, NAME, VerticalSettings
 from schemas import plain_json, times

@@ -12,8 +12,7 @@ import numpy as np
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
-from agents.logic.vertical.estimate_rules import PLACE
-from agents.logic.vertical.percentile_estimation import Estimate, with_margin
+from agents.logic.vertical.estimate_rules import PLACE, Estimate, with_margin
 from schemas import bounds, times
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.units import Bytes, Seconds

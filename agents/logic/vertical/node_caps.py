@@ -13,7 +13,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Recorded
-from agents.logic.vertical.percentile_estimation import MILLI
+from agents.logic.vertical.estimate_rules import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
 

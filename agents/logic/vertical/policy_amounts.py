@@ -11,7 +11,7 @@ from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.aggregated_usage import AggregateSum, added
-from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp
+from agents.logic.vertical.estimate_rules import MILLI, Estimate, clamp
 from agents.logic.vertical.policy_code import (
     CodePolicy,
     EvidenceColumns,

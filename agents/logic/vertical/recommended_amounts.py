@@ -11,11 +11,10 @@ from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, 
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather, history_of
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
-from agents.logic.vertical.estimate_rules import PLACE, cap
+from agents.logic.vertical.estimate_rules import MILLI, PLACE, Estimate, cap, clamp, confidence, estimate, rounded
 from agents.logic.vertical.memory_floors import MemoryFloors
 from agents.logic.vertical.memory_leaks import MemoryLeaks
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
-from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.policy_amounts import JudgedContainers, overruled, seen
 from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, PolicyLookup, explained
 from agents.logic.vertical.policy_feed import PolicyFeed, PolicyStates

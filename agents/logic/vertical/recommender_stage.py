@@ -1,9 +1,8 @@
 """The recommender: usage, pods, OOM kills and policies of one partition in; what workloads should request out.
 
-A turn first takes policies, pods, OOM kills and scrapes in, then forgets deleted pods (an OOM kill of a pod just deleted still
-counts), then looks at the workloads that are due. It announces a recommendation when it moved, after an OOM kill at once, and
-again from time to time; a withdrawal is announced once. A workload with a VPA is judged by it, every other one as if it had a VPA
-without settings.
+A turn takes its records in and then looks at the workloads that are due. It announces a recommendation when it moved, after an
+OOM kill at once, and again from time to time; a withdrawal is announced once. A workload with a VPA is judged by it, every other
+one as if it had a VPA without settings.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,11 +68,9 @@ class _Ingested:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The result of a turn: announced amounts, and the workloads without a recommendation any more.
+    """The result of a turn: announced amounts, and the workloads without a recommendation any more."""
 
-    `builder` makes decisions of them, with the rules that were in force.
-    """
-
+    # Makes decisions of what follows, with the rules that were in force.
     builder: DecisionBuilder
     batch: RecommendationBatch | None
     withdrawn: Sequence[str]
@@ -155,6 +152,7 @@ class Recommender(PartedState):
     def _early(self, turn: Turn, span: TurnSpan) -> DueEstimates | None:
         """The workloads that are due, if they were estimated together with those of other turns."""
         settings = self.settings
+        # What was estimated ahead holds while nothing came that it rests on, and a policy as code is never asked ahead.
         changed = any(map(turn.of, _CHANGING)) or (settings.node_cap and len(turn.of("cluster-changes")) > 0)
         if changed or span.crosses_one(_HOUR) or self.estimation.policy is not None or settings.shadow_policy:
             self.early.forget()
@@ -180,11 +178,13 @@ class Recommender(PartedState):
         self.intake.begin(turn.number)
         if self._loaded:
             self._loaded = False
+            # Indexes are no part of a checkpoint: they follow from the tables.
             self.members.add(self.usage.aggregates.keys())
         return turned
 
     def _ingest(self, turn: Turn, last: LastTurn, turned: frozenset[str]) -> _Ingested:
         """Take everything of a turn in. `turned`: workloads whose VPA has another recommender now by new rules."""
+        # Policies first, for they say how usage is counted. Deleted pods are forgotten last: an OOM kill of one still counts.
         changed = self._ingest_policies(turn, turned)
         self.nodes.ingest(turn.of("cluster-changes"), turn.number)
         self.sources.ingest(turn.of("cluster-changes"))
@@ -241,6 +241,7 @@ class Recommender(PartedState):
     def _ingest_scrapes(self, turn: Turn, last: LastTurn) -> LastTurn:
         """Fold usage."""
         scrapes = turn.of("pod-metrics")
+        # Only policies as code want the samples themselves.
         idle = not scrapes or self.feed.idle
         for recorded in scrapes:
             event, place = recorded.event, recorded.place
@@ -287,6 +288,7 @@ class Recommender(PartedState):
         if others := ingested.at_once | ingested.changed | ingested.lost:
             others = others.difference(due.names)
             quiet |= others - self.members.workloads(self.members.speaking(others))
+        # In order, so that a replay decides the same.
         withdrawn = sorted(w for w in quiet if w in ingested.lost or self.announced.has(w))
         for workload in withdrawn:
             self.announced.withdraw(workload)
@@ -363,6 +365,7 @@ class Recommender(PartedState):
     def _places(self, done: Recommendation, places: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
         """The node that a pod was compared with, and the last scrapes that its containers rest on, in order."""
         room = done.fit.node(int(places[0])) if done.fit else None
+        # The usual case, for which no table has to be looked into.
         if len(places) == 1 and room is None and (metric := metrics[0]) is not None:
             return (metric,)
         last = self.last.get("") or LastTurn(0)

@@ -13,9 +13,8 @@ from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.logic.governing_policies import PolicyRecord, WorkloadPolicy
 from agents.logic.updates.candidate import PodSituation, reasons
 from agents.logic.updates.pod_advice import AlikePods, Bounding, WorkloadAdvice
-from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation
+from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation, PodRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodPhase

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, ScaleUpFailure
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow
 
 SCALE_DOWN_FORGOTTEN = 300.0
 """Seconds after which a scale-down no longer explains a missing node."""

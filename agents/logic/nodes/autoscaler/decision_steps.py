@@ -12,7 +12,7 @@ from itertools import islice
 from agents.logic.nodes.autoscaler import node_decision_values
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import DecisionPicture, NodeDecisionInputs, NodeDecisions
-from agents.logic.nodes.growth import helpless_pods, node_estimator, pending_pods, scale_up
+from agents.logic.nodes.growth import node_estimator, pending_pods, scale_up
 from agents.logic.nodes.growth.expanders import ExpanderContext
 from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.growth.scale_up import GroupIncrease
@@ -23,9 +23,8 @@ from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason
 from agents.logic.nodes.scheduling import affinity_limits
-from agents.logic.nodes.scheduling.node_columns import Row
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, recreated
+from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, recreated
 
 
 def decide(  # noqa: PLR0913  # what is known, and what is asked, by keyword
@@ -159,7 +158,9 @@ def explanations(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDec
     if not before.not_triggered or not picture.explain:
         return before
     groups = list(auto.judged(picture.world, picture.now).values())
-    return replace(before, helpless=helpless_pods.explained(picture.cluster, groups, before.not_triggered, picture.explain))
+    return replace(
+        before, helpless=node_decision_values.explained(picture.cluster, groups, before.not_triggered, picture.explain)
+    )
 
 
 def minima(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> NodeDecisions:

@@ -16,7 +16,7 @@ from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ScaleUpSettings
 from agents.logic.nodes.removal.drain_rules import DrainedNode, DrainSettings
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings, UnneededNode
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 
 # Else a new autoscaler would wait with its first removal for what never happened.

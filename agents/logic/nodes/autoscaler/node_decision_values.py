@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import RegistrySnapshot, SeenInstance
-from agents.logic.nodes.growth import pending_pods
+from agents.logic.nodes.growth import pending_pods, scale_up
 from agents.logic.nodes.growth.expanders import ExpanderContext
-from agents.logic.nodes.growth.helpless_pods import HelplessPods
 from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import GroupIncrease, ScaleUp
@@ -15,11 +14,40 @@ from agents.logic.nodes.removal.consolidation import Consolidation
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.removal.node_replacements import ReplacementRequest, Replacements
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownChoice
-from agents.logic.nodes.scheduling.node_columns import Row
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, numbers
+from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
+
+# Why no group can take waiting pods: one pod of each nature, and what keeps it off a new node of each group.
+
+
+@dataclass(frozen=True, slots=True)
+class HelplessPods:
+    """Waiting pods of one nature for which no group grows: one of them, how many, and by group what is in the way."""
+
+    pod: SchedulablePod
+    count: int
+    failures: Mapping[str, FilterFailure]
+    # Groups whose new node would take them, but which may not grow.
+    barred: Sequence[str]
+
+
+def explained(
+    cluster: ScheduledCluster, groups: Sequence[GroupRow], pods: Sequence[SchedulablePod], most: int
+) -> list[HelplessPods]:
+    """The first natures of these pods, with what keeps them off a new node of each group."""
+    alike: dict[PodNature, list[SchedulablePod]] = {}
+    for pod in pods:
+        alike.setdefault(pod.nature, []).append(pod)
+    helpless = []
+    # Each of them costs a simulation of every kind of group, and a cluster may have thousands of natures.
+    for nature, some in list(alike.items())[:most]:
+        failures = scale_up.why_not(cluster, groups, cluster.shape(nature.shape))
+        barred = [group.name for group in groups if group.template is not None and group.name not in failures]
+        helpless.append(HelplessPods(some[0], len(some), failures, barred))
+    return helpless
 
 
 @dataclass(frozen=True, slots=True)

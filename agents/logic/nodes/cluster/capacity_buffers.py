@@ -14,7 +14,7 @@ from agents.engine.turn import Recorded
 from agents.logic.nodes.cluster import fact_conversion, planned_replicas
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import KnownBuffer
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from agents.logic.resources import quota_admission
 from agents.logic.resources.pod_resources import PodResources
 from agents.logic.resources.quota_admission import QuotaPod

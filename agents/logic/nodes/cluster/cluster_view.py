@@ -17,14 +17,13 @@ from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from agents.logic.nodes.cluster.planned_replicas import PlannedPods
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, KnownGroup, KnownNode, KnownPriorities, LearnedPattern
-from agents.logic.nodes.growth import priority_config
-from agents.logic.nodes.growth.expanders import Expander, ExpanderAnswer, ExpanderContext, Prices
+from agents.logic.nodes.growth import expanders
+from agents.logic.nodes.growth.expanders import Expander, ExpanderAnswer, ExpanderContext, Prices, Priorities, PrioritiesError
 from agents.logic.nodes.growth.node_estimator import GroupRow
-from agents.logic.nodes.growth.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
+from agents.logic.nodes.scheduling.node_columns import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, is_daemon, is_kubelets
 from schemas.facts.node_groups import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
@@ -319,7 +318,7 @@ def priorities_of(known: KnownPriorities | None) -> Priorities | str:
 # Its patterns are judged and compiled, and it rarely changes.
 @lru_cache(maxsize=8)
 def _read_priorities(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Priorities:
-    return priority_config.read({priority: list(listed) for priority, listed in patterns})
+    return expanders.read_priorities({priority: list(listed) for priority, listed in patterns})
 
 
 def expander_context(

@@ -15,10 +15,11 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudget
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.placement_rules import REQUIRED, JsonMapping, RuleOwner, Unreadable
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling.pod_shapes import (
     UNSCHEDULABLE_TAINT,
     NodeTerm,
+    PodNature,
+    PodOwner,
     PodShape,
     SchedulingNode,
     Taint,

@@ -8,6 +8,7 @@ had a node is described by its cloud, and as to amounts by nodes of the same typ
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -17,9 +18,17 @@ from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.scaler_table_values import KnownNode, LearnedPattern
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.scheduling.node_columns import tolerates
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, is_kubelets
-from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, TaintEffect, Toleration, pairs
+from agents.logic.nodes.scheduling.pod_shapes import (
+    PodNature,
+    PodShape,
+    SchedulingNode,
+    TaintEffect,
+    Toleration,
+    is_kubelets,
+    pairs,
+)
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import PodShapeSeen
@@ -288,3 +297,72 @@ def runs_daemonset(template: PodShape, node: SchedulingNode) -> tuple[bool, bool
         return True, True
     driven = [taint for taint in node.taints if taint.effect == TaintEffect.NO_EXECUTE]
     return False, tolerates(tolerations, driven)
+
+
+# What keeps waiting pods off a new node of a group, in a sentence that names the node that taught it.
+
+MOST_LACKING = 3
+"""Things that one sentence says a node lacks."""
+
+
+def lacking(template: GroupTemplate | None, learned: LearnedPattern | None, shape: PodShape, failure: FilterFailure) -> str:
+    """What a new node of a group lacks, and how the node that taught it differed from what was expected."""
+    if template is None:
+        return ", ".join(failure.reasons)
+    sentence = what_it_lacks(template, shape, failure)
+    differs = [] if learned is None else [*islice(differences(learned), MOST_DIFFERENCES)]
+    return f"{sentence} ({'; '.join(differs)})" if differs else sentence
+
+
+def what_it_lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> str:
+    """What a new node of the group lacks for such a pod."""
+    who = f"node '{template.like}'" if template.like else "a new node"
+    lacks = list(_lacks(template, shape, failure))[:MOST_LACKING] or [f"does not take them: {', '.join(failure.reasons)}"]
+    return f"{who} {' and '.join(lacks)}"
+
+
+def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> Iterator[str]:
+    match failure.plugin:
+        case "NodeAffinity":
+            yield from _labels(template, shape)
+        case "NodeResourcesFit":
+            yield from _amounts(template, shape)
+        case "TaintToleration":
+            untolerated = [taint for taint in template.node.taints if not tolerates(shape.tolerations, (taint,))]
+            yield from (f"has the taint '{taint.key}={taint.value}:{taint.effect}'" for taint in untolerated)
+        case "VolumeBinding":
+            yield "lies where the pods' volumes cannot be"
+        # The words of any other filter say enough by themselves.
+        case _:
+            pass
+
+
+def _labels(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
+    labels = dict(template.node.labels)
+    wrong = [(key, value) for key, value in shape.node_selector if labels.get(key) != value]
+    for key, value in wrong:
+        here = f", but '{key}={labels[key]}'" if key in labels else ""
+        yield f"has no label '{key}={value}'{here}"
+    if not wrong:
+        unmet = [
+            expression.key
+            for term in shape.node_terms or ()
+            for expression in term.expressions
+            if not expression.accepts(labels.get(expression.key))
+        ]
+        named = ", ".join(f"'{key}'" for key in dict.fromkeys(unmet))
+        yield (
+            f"lies where the pods may not run: their node affinity asks for other values of {named}"
+            if named
+            else ("meets no term of the pods' node affinity")
+        )
+
+
+def _amounts(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
+    # Each pod takes one of the node's places for pods, too.
+    for name, wanted in (*shape.requests, (PODS, 1)):
+        offered = template.node.allocatable.get(name, 0)
+        taken = len(template.pods) if name == PODS else sum(pod.request(name) for pod in template.pods)
+        if wanted > offered - taken:
+            own = f", of which its own pods take {amount_text(name, taken)}" if taken else ""
+            yield f"has {amount_text(name, offered)} {name}{own}, and each of the pods asks for {amount_text(name, wanted)}"

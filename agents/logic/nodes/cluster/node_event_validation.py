@@ -53,7 +53,7 @@ _NAMED = {
 """The fields that make the key of each fact, beside its cluster."""
 
 
-def reasons(event: Event) -> Iterator[str]:
+def node_reasons(event: Event) -> Iterator[str]:
     """What is wrong with a fact of node scaling; nothing for other events."""
     named = _NAMED.get(type(event))
     if named is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from agents.logic.nodes.cluster import fact_conversion
 from agents.logic.nodes.scheduling import affinity_limits
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import ControllingOwner, PodShapeSeen
 from schemas.names import Place

@@ -14,7 +14,7 @@ from agents.engine.turn import Recorded
 from agents.logic.nodes.cluster.placed_pods import PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import PlannedReplicas
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from schemas import times
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.names import Place

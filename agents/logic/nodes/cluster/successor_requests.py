@@ -13,7 +13,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
 from agents.logic.governing_policies import Policies
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature
+from agents.logic.nodes.scheduling.pod_shapes import PodNature
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.facts.update_facts import ReplicaControllerChanged

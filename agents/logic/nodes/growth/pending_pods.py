@@ -8,11 +8,10 @@ import numpy as np
 
 from agents.logic.nodes.aws.group_options import duration
 from agents.logic.nodes.scheduling import placement
-from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, SchedulingNode, is_daemon
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.topology_counts import Counts
 
 DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 NEW = 2.0

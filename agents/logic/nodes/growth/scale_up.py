@@ -14,10 +14,10 @@ from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, Expan
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, SimilarNodeGroups, TemplateKind
 from agents.logic.nodes.scheduling import placement, scheduler_filters
-from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.node_columns import ShapeId
 from agents.logic.nodes.scheduling.pod_shapes import PodShape
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.topology_counts import Counts
 from schemas.pod_requests import CPU, MEMORY
 
 MOST_ESTIMATES = 256

@@ -17,8 +17,7 @@ from agents.logic.nodes.growth.node_estimator import GroupRow, GroupTemplate
 from agents.logic.nodes.removal import unneeded_nodes
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, StayingNode, StayReason, UnneededNode
-from agents.logic.nodes.scheduling.node_columns import Row
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 MOST_TRIES = 200

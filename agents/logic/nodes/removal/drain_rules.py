@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 
-from agents.logic.nodes.scheduling.pod_scheduling_needs import (
+from agents.logic.nodes.scheduling.pod_shapes import (
     PodNature,
     PodOwner,
     SchedulablePod,

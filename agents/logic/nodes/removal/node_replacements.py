@@ -14,9 +14,8 @@ from agents.logic.nodes.removal.unneeded_nodes import (
     StayReason,
     UnneededNode,
 )
-from agents.logic.nodes.scheduling.node_columns import Row
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import recreated
+from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
+from agents.logic.nodes.scheduling.pod_shapes import recreated
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror, lingers
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod, SchedulingNode, is_daemon, is_mirror, lingers
 from schemas.pod_requests import CPU, MEMORY
 
 

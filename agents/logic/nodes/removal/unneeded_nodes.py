@@ -18,11 +18,10 @@ from agents.logic.nodes.removal import drain_rules as draining
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
 from agents.logic.nodes.removal.drain_rules import Blocking, DrainContext, DrainedNode
 from agents.logic.nodes.scheduling import affinity_limits, placement
-from agents.logic.nodes.scheduling.label_columns import Counts
-from agents.logic.nodes.scheduling.node_columns import Row
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.topology_counts import Counts
 from schemas.pod_requests import CPU, MEMORY
 
 TAINT_STALE = 300.0

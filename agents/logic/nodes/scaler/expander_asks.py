@@ -15,8 +15,7 @@ from agents.logic.nodes.cluster.scaler_table_values import AskedExpander
 from agents.logic.nodes.growth.expanders import ExpanderOption
 from agents.logic.nodes.growth.scale_up import ExpanderQuestion, ScaleUp
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
-from agents.logic.nodes.scheduling.pod_shapes import PodShape
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulablePod
 from schemas import times
 from schemas.decisions.node_updates import ExpanderAsked, OfferedGroup, OfferedPods, OfferedTaint
 from schemas.outcomes import Action, ActionFinished, Result

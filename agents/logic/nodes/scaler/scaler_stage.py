@@ -32,7 +32,7 @@ from agents.logic.nodes.scaler import (
     started_replacements,
 )
 from agents.logic.nodes.scaler.decision_round import DecisionRound
-from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
+from agents.logic.nodes.scaler.open_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from agents.logic.nodes.scaler_settings import NAME, ScalerProfile, ScalerSettings
 from agents.logic.stage_rules import StageRules

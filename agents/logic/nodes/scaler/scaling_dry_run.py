@@ -14,9 +14,9 @@ from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import decision_round, group_troubles, scaling_plans, scaling_refusals, started_replacements
 from agents.logic.nodes.scaler.decision_round import DecisionRound
-from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
+from agents.logic.nodes.scaler.open_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
 from schemas.decisions.scale_refusal_codes import RefusalCode

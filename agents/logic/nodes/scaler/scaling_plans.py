@@ -7,19 +7,18 @@ from datetime import datetime
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.shared_guards import Objection, plan_expiry
-from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
+from agents.logic.nodes.autoscaler.node_decision_values import HelplessPods, NodeDecisions
+from agents.logic.nodes.cluster import group_patterns
 from agents.logic.nodes.cluster.cluster_view import ClusterView
 from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, StartedReplacement
-from agents.logic.nodes.growth.helpless_pods import HelplessPods
 from agents.logic.nodes.growth.scale_up import GroupIncrease
 from agents.logic.nodes.removal import node_utilization
 from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason, UnneededNode
-from agents.logic.nodes.scaler import unfit_node_reasons
 from agents.logic.nodes.scaler.drain_limits import NodeHeadcount
 from agents.logic.nodes.scaler_settings import NAME, ScalerSettings
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, evicts_daemon, is_daemon, is_mirror
+from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod, evicts_daemon, is_daemon, is_mirror
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions import NodeUpdate
@@ -378,7 +377,7 @@ def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subjec
     failures = {group: [failure.plugin, *failure.reasons] for group, failure in some}
     view, body = context.view, pods.pod.shape
     missing = {
-        group: unfit_node_reasons.of_group(view.sized[group].template, view.patterns.get(group), body, failure)
+        group: group_patterns.lacking(view.sized[group].template, view.patterns.get(group), body, failure)
         for group, failure in some
     }
     barred = sorted(pods.barred)

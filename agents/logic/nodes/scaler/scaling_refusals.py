@@ -19,7 +19,7 @@ from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import group_troubles, scaling_plans
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.decisions.scale_refusal_codes import SAID_AGAIN, RefusalCode

@@ -7,7 +7,7 @@ refused with a sentence, or their pods wait for the next look; pods without such
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
 from agents.logic.nodes.scheduling.topology_counts import MOST_KEYS
 from schemas.facts.scheduled_pods import LabelQuery, PodShapeSeen

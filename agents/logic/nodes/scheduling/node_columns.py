@@ -3,23 +3,25 @@
 Nothing here depends on the pods that a node carries, so an answer about a node holds for as long as the node is there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
     UNSCHEDULABLE_TAINT,
     NodeTerm,
     Pairs,
     PodShape,
+    SchedulablePod,
     SchedulingNode,
     Taint,
     Toleration,
 )
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
-from agents.logic.nodes.scheduling.topology_counts import EligibleNodes
+from agents.logic.nodes.scheduling.topology_counts import Counts, EligibleNodes, LabelTable, Mask, grown
+from schemas.well_known_labels import NODE_OPT_OUTS, opted_out
 
 Row = int
 ShapeId = int
@@ -141,3 +143,37 @@ class NodeColumns:
 def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
     """Whether every taint that keeps pods away is tolerated."""
     return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints if taint.effect in HARD)
+
+
+# A node of a decision, with the pods on it: the one form in which growth, removal and the state of groups look at a node.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node; times in seconds since the epoch."""
+
+    row: Row  # Its place among the decision's nodes.
+    node: SchedulingNode
+    group: str  # Empty for one that is not ours.
+    pods: Sequence[SchedulablePod]
+    created: float
+    ready: bool = True
+    suspended: bool = False
+    gone: bool = False  # Its instance is.
+    deleting: float | None = None  # Since when it is being deleted, by our plan or by its taint.
+    draining: bool = False  # It is being deleted, and it is not empty.
+    soft_tainted: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    gpu: str = ""
+    # It is new and lacks a device that nodes of its group have, so that one of them is still on its way.
+    incomplete: bool = False
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def disabled(self) -> bool:
+        """Whether its annotations forbid to remove it."""
+        return bool(opted_out(self.annotations, NODE_OPT_OUTS))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.nodes.scheduling import scheduler_filters
-from agents.logic.nodes.scheduling.label_columns import Counts, Mask
 from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.topology_counts import Counts, Mask
 
 Placed = tuple[Counts, Counts]
 """Rows, and how many pods each of them took."""

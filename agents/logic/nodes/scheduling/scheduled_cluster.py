@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.nodes.scheduling import topology_counts
-from agents.logic.nodes.scheduling.label_columns import Counts, Mask, grown
 from agents.logic.nodes.scheduling.node_columns import DemandId, NodeColumns, Row, ShapeId, tolerates
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
@@ -23,11 +22,14 @@ from agents.logic.nodes.scheduling.topology_counts import (
     AllOf,
     AntiAffinityHolders,
     Counting,
+    Counts,
     DomainCounts,
+    Mask,
     Namespaces,
     RulesByAudience,
     ShapesByLabel,
     SpreadCounts,
+    grown,
     hears,
 )
 from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling.label_columns import Mask
 from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.scheduling.topology_counts import EligibleNodes, SpreadCounts
+from agents.logic.nodes.scheduling.topology_counts import EligibleNodes, Mask, SpreadCounts
 from schemas.pod_requests import PODS
 
 Filter = Callable[[ScheduledCluster, ShapeId, slice], Mask]

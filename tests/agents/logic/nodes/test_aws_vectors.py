@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.aws import group_options, group_specs, node_templates
+from agents.logic.nodes.aws import group_options, node_templates
 from agents.logic.nodes.aws.node_templates import (
     InstanceRequirements,
     InstanceType,
@@ -45,20 +45,22 @@ TYPES = {
 def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     if "error" in expected:
-        with pytest.raises(group_specs.SpecError) as refused:
+        with pytest.raises(group_options.SpecError) as refused:
             _read_spec(inputs)
         assert str(refused.value) == expected["error"]
     elif inputs["kind"] == "explicit":
-        assert group_specs.explicit(inputs["spec"]) == group_specs.GroupSpec(expected["name"], expected["min"], expected["max"])
+        assert group_options.explicit(inputs["spec"]) == group_options.GroupSpec(
+            expected["name"], expected["min"], expected["max"]
+        )
     else:
-        assert group_specs.discovery(inputs["specs"]) == expected["tags"]
+        assert group_options.discovery(inputs["specs"]) == expected["tags"]
         sent = [(one["Name"], one["Values"][0]) for one in group_responses.tag_filters(expected["tags"])]
         spelled = [f"{name}={value}" for name, value in sent]
         assert sorted(spelled) == expected["describe_filters"]
 
 
 def _read_spec(inputs: Vector) -> object:
-    return group_specs.explicit(inputs["spec"]) if inputs["kind"] == "explicit" else group_specs.discovery(inputs["specs"])
+    return group_options.explicit(inputs["spec"]) if inputs["kind"] == "explicit" else group_options.discovery(inputs["specs"])
 
 
 @pytest.mark.parametrize("vector", vectors("aws_options"))

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.nodes.growth import node_estimator, priority_config
+from agents.logic.nodes.growth import expanders, node_estimator
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets
 from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import (
     ZONE,
     AffinityTerm,
     Audience,
     HostPort,
     NodeTerm,
+    PodNature,
     PodShape,
+    SchedulablePod,
     SchedulingNode,
     TopologySpread,
     Volume,
@@ -279,8 +280,8 @@ def test_pods_with_five_hundred_terms_are_placed_within_bounds() -> None:
     ],
 )
 def test_a_pattern_that_go_does_not_take_or_that_may_never_end_is_refused(text: str) -> None:
-    with pytest.raises(priority_config.PrioritiesError):
-        priority_config.pattern(text)
+    with pytest.raises(expanders.PrioritiesError):
+        expanders.pattern(text)
 
 
 @pytest.mark.parametrize(
@@ -297,4 +298,4 @@ def test_a_pattern_that_go_does_not_take_or_that_may_never_end_is_refused(text: 
     ],
 )
 def test_an_ordinary_pattern_is_taken(text: str) -> None:
-    assert priority_config.pattern(text).pattern == text
+    assert expanders.pattern(text).pattern == text

@@ -20,9 +20,18 @@ from agents.logic.nodes.removal.drain_rules import (
     KnownControllers,
 )
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings, StayReason
-from agents.logic.nodes.scheduling.node_row import NodeRow
-from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
-from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.node_columns import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import (
+    ZONE,
+    AffinityTerm,
+    Audience,
+    HostPort,
+    PodNature,
+    PodOwner,
+    PodShape,
+    SchedulablePod,
+    SchedulingNode,
+)
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from schemas.well_known_labels import HOSTNAME

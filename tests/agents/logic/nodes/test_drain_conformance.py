@@ -15,7 +15,7 @@ from agents.logic.nodes.removal.drain_rules import (
     KnownControllers,
 )
 from agents.logic.nodes.removal.node_utilization import IgnoredPods, UtilizationError
-from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved

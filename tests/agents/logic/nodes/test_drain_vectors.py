@@ -13,7 +13,7 @@ from agents.logic.nodes.removal.drain_rules import (
     DrainSettings,
     KnownControllers,
 )
-from agents.logic.nodes.scheduling import placement_rules, pod_scheduling_needs
+from agents.logic.nodes.scheduling import placement_rules, pod_shapes
 from tests.support.ca_vectors import node, pod, shape, vectors
 
 Vector = dict[str, Any]
@@ -26,13 +26,13 @@ def test_a_pod_is_of_the_kind_that_upstream_sees(vector: Vector) -> None:
     inputs = vector["inputs"]
     annotations = inputs["annotations"] or {}
     owners = tuple(
-        pod_scheduling_needs.PodOwner(one["kind"], one["name"], controller=bool(one.get("controller")))
+        pod_shapes.PodOwner(one["kind"], one["name"], controller=bool(one.get("controller")))
         for one in inputs["owner_references"] or ()
     )
-    mine = pod_scheduling_needs.controller(owners)
+    mine = pod_shapes.controller(owners)
     assert {
-        "is_mirror": pod_scheduling_needs.is_mirror(annotations),
-        "is_static": pod_scheduling_needs.is_static(annotations),
+        "is_mirror": pod_shapes.is_mirror(annotations),
+        "is_static": pod_shapes.is_static(annotations),
         "controller_kind": "" if mine is None else mine.kind,
     } == vector["expected"]
 

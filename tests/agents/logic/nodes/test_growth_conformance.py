@@ -3,10 +3,9 @@
 import pytest
 import yaml
 
-from agents.logic.nodes.growth import expanders, node_estimator, priority_config, similar_node_groups
-from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption
+from agents.logic.nodes.growth import expanders, node_estimator, similar_node_groups
+from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption, PrioritiesError
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
-from agents.logic.nodes.growth.priority_config import PrioritiesError
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, TemplateUsage
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, PodShape, SchedulingNode
@@ -68,7 +67,7 @@ def test_c11_a_cluster_with_as_many_nodes_as_it_may_have_gets_none() -> None:
 
 def kept(names: list[str], text: str | None, chain: str = "priority") -> list[str]:
     options = [ExpanderOption(name, place + 1, a_node(name, 1000, MIB, 10), 1, 1, 1) for place, name in enumerate(names)]
-    priorities = None if text is None else priority_config.read(yaml.safe_load(text))
+    priorities = None if text is None else expanders.read_priorities(yaml.safe_load(text))
     return [one.group for one in expanders.choose(expanders.chain(chain.split(",")), options, ExpanderContext(priorities)).equals]
 
 
@@ -88,7 +87,7 @@ def test_the_groups_of_the_highest_priority_that_matches_stay(names: list[str], 
 @pytest.mark.parametrize("text", ["text", "- a\n- b\n", "10: t2.large\n", "ten:\n - a\n"])
 def test_c18_what_cannot_be_read_is_refused_and_then_nothing_is_left_out(text: str) -> None:
     with pytest.raises(PrioritiesError):
-        priority_config.read(yaml.safe_load(text))
+        expanders.read_priorities(yaml.safe_load(text))
 
 
 def test_c19_the_next_expander_decides_among_equal_priorities_and_chance_among_what_is_equal_then() -> None:
@@ -96,7 +95,7 @@ def test_c19_the_next_expander_decides_among_equal_priorities_and_chance_among_w
     assert kept(["b", "a"], same) == ["b", "a"]
     assert kept(["b", "a"], same, "priority,least-nodes") == ["b"]
     small, large = (ExpanderOption(name, 1, a_node(name, cpu, MIB, 10), 1, 100, MIB) for name, cpu in (("s", 100), ("l", 800)))
-    context = ExpanderContext(priority_config.read(yaml.safe_load(same)))
+    context = ExpanderContext(expanders.read_priorities(yaml.safe_load(same)))
     chain = expanders.chain(["priority", "least-waste"])
     assert expanders.choose(chain, [large, small], context).best == small
     equals = [ExpanderOption(name, 1, a_node(name, 100, MIB, 10), 1, 100, MIB) for name in ("x", "y")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.logic.nodes.aws import group_options, group_specs, node_templates
+from agents.logic.nodes.aws import group_options, node_templates
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.aws.node_templates import (
     GPU,
@@ -22,13 +22,13 @@ TYPES = {name: InstanceType(name, cpus, 8192, 0, "amd64") for name, cpus in (("c
 
 @pytest.mark.parametrize("spec", ["asg:key=x", "mig:tag=a", "asg", "asg:tag="])
 def test_c114_a_discovery_that_means_nothing_is_refused(spec: str) -> None:
-    with pytest.raises(group_specs.SpecError):
-        group_specs.discovery([spec])
+    with pytest.raises(group_options.SpecError):
+        group_options.discovery([spec])
 
 
 def test_c114_c115_tags_of_all_specs_together_are_demanded() -> None:
-    assert group_specs.discovery(["asg:tag=k1,k2=v2"]) == {"k1": "", "k2": "v2"}
-    assert group_specs.discovery(["asg:tag=a", "asg:tag=b"]) == {"a": "", "b": ""}
+    assert group_options.discovery(["asg:tag=k1,k2=v2"]) == {"k1": "", "k2": "v2"}
+    assert group_options.discovery(["asg:tag=a", "asg:tag=b"]) == {"a": "", "b": ""}
 
 
 # Templates

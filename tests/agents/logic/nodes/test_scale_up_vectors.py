@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.logic.nodes.growth import expanders, node_estimator, priority_config
+from agents.logic.nodes.growth import expanders, node_estimator
 from agents.logic.nodes.growth.node_estimator import GroupTemplate, PodGroup
 from schemas.decisions.scale_refusal_codes import RefusalCode
 from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
@@ -34,7 +34,7 @@ def _option(given: Vector) -> expanders.ExpanderOption:
     return expanders.ExpanderOption(given["group"], given["node_count"], made, sum(count for _one, count in asked), cpu, memory)
 
 
-def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priority_config.Priorities | None:
+def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> expanders.Priorities | None:
     """The priorities as the edge reads them: no ConfigMap is no event, one that means nothing is."""
     if inputs.get("configmap_missing"):
         return None
@@ -43,8 +43,8 @@ def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priority_confi
         events.append((RefusalCode.NO_PRIORITIES.value, ""))
         return None
     try:
-        return priority_config.read(yaml.safe_load(text))
-    except (priority_config.PrioritiesError, yaml.YAMLError):
+        return expanders.read_priorities(yaml.safe_load(text))
+    except (expanders.PrioritiesError, yaml.YAMLError):
         events.append((RefusalCode.NO_PRIORITIES.value, ""))
         return None
 

@@ -11,7 +11,7 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import (
     StateSettings,
 )
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from tests.support.node_scene import ScalerRun, group, instance, joined
 

@@ -15,7 +15,7 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import (
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.growth import similar_node_groups
 from agents.logic.nodes.growth.node_estimator import GroupRow
-from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from tests.support.ca_vectors import node, total, vectors
 

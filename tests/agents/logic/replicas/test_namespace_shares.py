@@ -6,9 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.replicas import namespace_shares
-from agents.logic.replicas.metric_series import WantedLoads
-from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from agents.logic.replicas import metric_series
+from agents.logic.replicas.metric_series import NamespaceShares, SharingObject, WantedLoads
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import CronTrigger
 from schemas.policies.vpa import TargetRef
@@ -29,8 +28,8 @@ OBJECTS = st.builds(
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace_shares, "MOST_FORECASTS", MOST)
-    monkeypatch.setattr(namespace_shares, "MOST_CRONS", MOST)
+    monkeypatch.setattr(metric_series, "MOST_FORECASTS", MOST)
+    monkeypatch.setattr(metric_series, "MOST_CRONS", MOST)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

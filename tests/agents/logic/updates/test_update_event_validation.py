@@ -1,6 +1,6 @@
 """Guards in a policy are checked as the updater's own settings are."""
 
-from agents.logic.updates.update_event_validation import reasons
+from agents.logic.updates.update_settings import reasons
 from schemas.policies.vertical import GuardOverrides, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.units import Fraction, Seconds
 from tests.support.cluster_events import START, when

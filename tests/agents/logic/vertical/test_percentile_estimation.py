@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.vertical.percentile_estimation import (
+from agents.logic.vertical.estimate_rules import (
     LOWER,
     UPPER,
     ConfidenceBound,

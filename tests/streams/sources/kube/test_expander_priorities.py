@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from agents.logic.nodes.growth import priority_config
+from agents.logic.nodes.growth import expanders
 from schemas.facts.node_groups import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map
@@ -98,8 +98,8 @@ def test_what_the_fact_carries_is_read_as_the_document_itself(scene: KubeScene, 
 
     def read(document: object) -> object:
         try:
-            return priority_config.read(document)
-        except priority_config.PrioritiesError:
+            return expanders.read_priorities(document)
+        except expanders.PrioritiesError:
             return "refused"
 
     assert read({key: list(each) for key, each in fact.patterns.items()}) == read(yaml.safe_load(text))

@@ -9,8 +9,8 @@ from functools import partial
 
 import structlog.testing
 
-from agents.logic.nodes.growth import priority_config
-from agents.logic.nodes.growth.priority_config import PrioritiesError
+from agents.logic.nodes.growth import expanders
+from agents.logic.nodes.growth.expanders import PrioritiesError
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
 from schemas.facts.node_groups import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
@@ -114,7 +114,7 @@ def test_each_bad_config_map_is_a_sentence_and_the_good_one_after_them_arrives()
 
 def refused(pattern: str) -> bool:
     try:
-        priority_config.read({"1": [pattern]})
+        expanders.read_priorities({"1": [pattern]})
     except PrioritiesError as error:
         return "could take for ever" in str(error)
     return False
