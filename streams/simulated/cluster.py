@@ -312,7 +312,6 @@ class SimulatedCluster:
         self._born += 1
         # an identity follows from seed and number alone: same calls, same uids
         digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
-        # of the name alone, for nothing here changes a template
         template = _template_hash(deployment)
         replica_set = replica_set_of(deployment)
         pod = SimulatedPod(

@@ -52,10 +52,8 @@ class TraceContainer:
 class TraceScrape:
     """The rows of one scrape. `who` (rows,) are rising indexes into the trace's names; missing numbers are NaN.
 
-    `numbers` has those columns alone that the trace has.
-
-    `ages` (rows,) are seconds before `at` of the rows that another one of their container follows, and 0 of all others; None when
-    no row has an age.
+    `numbers` has those columns alone that the trace has. `ages` (rows,) are seconds before `at` of the rows that another one of
+    their container follows, and 0 of all others; None when no row has an age.
     """
 
     at: float
@@ -145,7 +143,6 @@ class Trace:
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
         journal = part.database.with_name(f"{part.database.name}.wal")  # DuckDB looks for it, though a closed database has none
         readable = (part.path, part.database, journal)
-        # one thread, as every process has such a part
         self._db = trace_bounds.connect(None, Path(self._folder.name), readable=readable, threads=1)
         self._db.execute(f"attach {trace_bounds.quoted(part.database)} as whole (read_only)")
         self._db.execute("use whole")
@@ -218,7 +215,6 @@ class Trace:
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
         row = ", file_row_number as place" if self._in_groups else ""
-        # an impossible time becomes NULL, and its row is passed over
         time = f"case when {trace_columns.believable('time', self._time())} then {self._time()} end"
         self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
         named = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
@@ -229,7 +225,6 @@ class Trace:
             f"where t is not null and {named} group by container, workload, pod, namespace)"
         )
         most = trace_bounds.MOST_CONTAINERS
-        # one more than the most is enough to see that there are too many
         names = f"select container, workload, pod, namespace, kind, first, last from names order by who limit {most + 1}"  # noqa: S608  # a number
         rows = self._db.execute(names).fetchall()
         if not rows:
@@ -385,7 +380,6 @@ def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
     edges = (np.flatnonzero(at[1:] != at[:-1]) + 1).tolist()
     fresh = who[1:] != who[:-1]
     for begin, end in zip([0, *edges], [*edges, len(at)], strict=True):
-        # nearly always no container stands twice, and slices copy nothing
         if fresh[begin : end - 1].all():
             rows = slice(begin, end)
             yield TraceScrape(float(at[begin]), who[rows], {name: column[rows] for name, column in numbers.items()})

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.cli.help_texts import PARTS, Part
-from agents.cli.program import app
+from agents.cli.program import PARTS, Part, app
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy/helm/ullage"

@@ -10,8 +10,7 @@ from cyclopts import App
 
 from agents import cli
 from agents.cli.generate_manual import manual
-from agents.cli.help_texts import EXAMPLES
-from agents.cli.program import app
+from agents.cli.program import EXAMPLES, app
 from agents.commands.compare.what_if_command import settings_of
 from agents.settings import loading
 from agents.settings.setting_descriptions import describe
