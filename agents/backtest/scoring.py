@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.backtest.partial_scores import KillCounts, PartialScore
+from agents.backtest.partial_scores import KillCounts, PartialScore, ResourceSums, SideSums, microseconds
 from agents.backtest.recorded_containers import Flags, Floats, RecordedContainers, Rows
 from agents.backtest.score_card import BacktestCounts, ScoreCard
-from agents.backtest.time_weighted_sums import ResourceSums, SideSums, microseconds
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

@@ -1,29 +1,84 @@
 """The demo from beginning to end: prepare, show, compare, explain, and leave nothing running.
 
-It runs on Kafka if that starts, else on a log in memory, and prints which. `--log kafka` insists on Kafka.
+It runs on Kafka if that starts, else on a log in memory, and prints which. `--log kafka` insists on Kafka. A recorded trace may
+be played instead of the simulated shop. It cannot be changed, so nothing is resized or evicted: the demo shows what its
+containers used, what they requested, and what Ullage recommends.
 """
 
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
-from agents.demo import day_in_memory, day_picture, recorded_day, summary
+from agents.demo import day_in_memory, day_picture, event_narration, summary
 from agents.demo.day_screen import ProgressDisplay, ScreenFrame, console
-from agents.demo.day_state import DayState
+from agents.demo.day_state import DayState, LogWatcher
 from agents.demo.demo_settings import Day
 from agents.processes.signals import Stop, stoppable
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
 from agents.settings import loading
 from agents.settings.all_settings import Settings
 from agents.telemetry import logging_setup
+from agents.terminal.output import note
 from agents.why import explanation, explanation_lines
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Log
+from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
+from streams.sources.traces import Playback, Trace, TracePlayer
+from streams.sources.traces.player import START
+
+CLUSTER = "trace"
+
+
+def day_of_trace(file: Path, seconds: float, partitions: int) -> Day:
+    """The days of the trace, to be played in so many seconds. Raises BadInput for a file that is no trace."""
+    with Trace(file) as trace:
+        for fault in trace.faults:
+            note(fault)
+        shift = 0.0 if trace.is_unix else START.timestamp()
+        start = datetime.fromtimestamp(trace.first + shift, UTC)
+        length, step = timedelta(seconds=trace.last - trace.first), timedelta(seconds=trace.step)
+    # a trace of one scrape has no length, by which no speed can be computed
+    return Day(0, seconds, partitions, step, CLUSTER, start=start, length=max(length, step), special={})
+
+
+def played_trace(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generator[DayState, None, None]:
+    """The trace through the stages in this process, a state after each stretch."""
+    context = LogContext.of(log, day.topics, day.cluster)
+    runner, watcher = Runner(stages(settings), context), LogWatcher(log, day.topics)
+    with Trace(file) as trace:
+        for _ in TracePlayer(trace, context, Playback(speed=day.speed)).play():
+            runner.run()
+            watcher.poll_once()
+            yield watcher.state
+
+
+def compared_trace(state: DayState) -> Table:
+    """A table of what the trace used, what it requested, and what Ullage recommended."""
+    whole, rounds = state.curve.total(), sum(len(times) for times in state.curve.rounds.values()) or 1
+    table = Table(title="the whole trace, on average", box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("", "used", "requested by the trace", "recommended by Ullage"):
+        table.add_column(name, justify="right" if name else "left")
+    table.add_row("CPU cores", *(f"{whole.cpu[i] / rounds:.2f}" for i in (1, 0, 2)))
+    table.add_row("... of them not used", "", *_unused(whole.cpu))
+    table.add_row("memory", *(event_narration.memory(whole.memory[i] / rounds) for i in (1, 0, 2)))
+    table.add_row("... of it not used", "", *_unused(whole.memory))
+    return table
+
+
+def _unused(amounts: tuple[float, float, float]) -> tuple[str, str]:
+    requested, used, recommended = amounts
+    recorded, ours = ((f"{1 - used / amount:.0%}" if amount else "-") for amount in (requested, recommended))
+    return recorded, ours
+
 
 FOLDER = Path(".run/demo")
 _ABOUT = (
@@ -108,11 +163,7 @@ def _in_memory(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack
     settings = loading.load(flags=wanted.day.in_one_process()).settings
     log = day_in_memory.new_log(wanted.day)
     trace = wanted.trace
-    states = (
-        day_in_memory.played(wanted.day, settings, log)
-        if trace is None
-        else recorded_day.played(wanted.day, settings, log, trace)
-    )
+    states = day_in_memory.played(wanted.day, settings, log) if trace is None else played_trace(wanted.day, settings, log, trace)
     state = _shown(wanted, out, states, "a log in memory, one process")
     _end(wanted, out, folder, log, (state, wanted.day.settings()))
 
@@ -149,7 +200,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, played: tupl
             acted_on = {summary.UPSTREAM: upstream, **acted_on, summary.ADAPTIVE: adaptive}
         summary.compared(out, untouched, acted_on)
     else:
-        out.print(recorded_day.compared(state))
+        out.print(compared_trace(state))
     decision = summary.chosen(state)
     if decision is not None:
         summary.explained(out, decision, explanation_lines.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
@@ -187,7 +238,7 @@ def run_with_flags(settings: Settings, choice: DemoFlags) -> int:
     ours = settings.demo
     day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
     if choice.trace is not None:
-        day = recorded_day.day_of(choice.trace, ours.seconds, ours.partitions)
+        day = day_of_trace(choice.trace, ours.seconds, ours.partitions)
     wanted = DemoOptions(
         day,
         log=choice.log,

@@ -2,7 +2,7 @@
 
 The cluster source publishes what happens in the shop, and the webhook's own code answers for its new pods. A policy says which
 pods may be changed: without one, or with mode `Off`, a new pod stays as it is. Where the shop has node groups or deployments
-with a scaling, their sources and consumers run here, too.
+with a scaling, their sources and consumers run here, too: on the cluster's own time, because a day may pass in a minute.
 
 The webhook answers the same reviews, without HTTPS in between. A simulated pod knows its Deployment, so there are no look-ups of
 owners. It only has requests and limits, so only these parts of a patch are applied; of the annotations it keeps admission's note.
@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -21,24 +21,75 @@ from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_constraints import SimulatedConstraints, SimulatedNodeFacts
-from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
+from agents.processes.source_asg import node_template
 from schemas import admission_notes
 from schemas.names import Amounts
 from schemas.well_known_labels import ADMISSION_NOTE
+from streams.clients.aws.aws_client import AwsClient
 from streams.clients.cluster_port import AdmissionHook, Patch, Pod, admit_unchanged
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.controllers import ControllerKey
+from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.clients.kube.quantities import read_amounts
+from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.simulated import kube_json
-from streams.simulated.api_server import SimulatedClient
+from streams.simulated.api_server import KubernetesPaths, SimulatedApi, SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import ShopSettings
+from streams.simulated.scheduling_changes import SchedulingChanges
+from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
+from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
+
+OPTIONS = RemovalOptions(evictions=1)  # one after the other, so that the same seed gives the same day
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNodeGroups:
+    """The node groups of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
+
+    publish: Callable[[datetime], object]
+    act: Callable[[], object]
+
+
+def open_node_groups(
+    cluster: SimulatedCluster,
+    context: Callable[[], LogContext],
+    *,
+    world: NodeWorld | None = None,
+    apart: timedelta = timedelta(),
+) -> SimulatedNodeGroups:
+    """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures.
+
+    `apart` is how far apart the moments of `publish` are.
+    """
+    acted_on = world or node_world(cluster)
+    scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
+    groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
+    # a source that is asked less often must not seem silent in between
+    groups.period = max(groups.period, apart)
+    consumer = asg_consumer(context(), acted_on, OPTIONS)
+
+    def publish(at: datetime) -> None:
+        scheduling.poll(at)
+        groups.poll(at)
+
+    return SimulatedNodeGroups(publish, consumer.poll_once)
+
+
+def node_world(cluster: SimulatedCluster) -> NodeWorld:
+    """The real clients on a simulated cluster and its cloud."""
+    api = SimulatedApi(KubernetesPaths(cluster))
+    return NodeWorld(
+        AwsClient(cluster.cloud, cluster.cloud), NodeDrainClient(api), CapacityBufferClient(api), lambda: cluster.now
+    )
 
 
 class SimulatedAdmission:

@@ -23,7 +23,7 @@ from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.settings.aws_settings import AwsSettings
+from agents.settings.consumer_settings import AwsSettings
 from agents.telemetry import DependencyStatus, NodeGroupMetrics
 from agents.terminal.output import note
 from schemas.facts.node_groups import NodeTemplateSeen

@@ -16,7 +16,7 @@ from typing import get_args
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from agents.settings import setting_bounds, setting_texts
+from agents.settings import all_settings, setting_texts
 from agents.settings.all_settings import Settings
 from streams import yaml_reader
 from streams.errors import BadInput
@@ -86,7 +86,7 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
     except ValidationError as error:
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
     values = flat(_dump(settings)) | merged
-    wrong = setting_bounds.reasons(settings)
+    wrong = all_settings.reasons(settings)
     if sentences := [
         _nonsense(name, _quoted(name, values[name], hidden), origins.get(name, DEFAULT), why) for name, why in wrong
     ]:

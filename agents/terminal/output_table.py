@@ -15,7 +15,7 @@ from typing import Literal
 
 import orjson
 
-from agents.terminal import line_fitting
+from agents.terminal import output
 from agents.terminal.output import data
 from agents.terminal.terminal_escaping import visible_line
 
@@ -25,7 +25,7 @@ TextForm = Literal["table", "wide", "json", "yaml"]
 PEOPLE = ("table", "wide")
 """The forms that people read in a terminal; `md` is for their documents."""
 Row = Mapping[str, object]
-_SEVERITIES = {"high": line_fitting.RED, "fail": line_fitting.RED, "medium": line_fitting.YELLOW, "warn": line_fitting.YELLOW}
+_SEVERITIES = {"high": output.RED, "fail": output.RED, "medium": output.YELLOW, "warn": output.YELLOW}
 """The colours of cells that say in a word how bad something is; a state that ends in `!` wants somebody to look."""
 _JUDGED = ("risk", "level", "state")
 """The columns whose cells are such words."""
@@ -62,8 +62,8 @@ def lines(
         case "md":
             yield from _markdown(shown, columns)
         case "table" | "wide":
-            room = sys.maxsize if form == "wide" else line_fitting.room(sys.stdout)
-            yield from aligned(shown, columns, spare, room, coloured=line_fitting.takes_colours(sys.stdout))
+            room = sys.maxsize if form == "wide" else output.room(sys.stdout)
+            yield from aligned(shown, columns, spare, room, coloured=output.takes_colours(sys.stdout))
 
 
 def print_rows(form: OutputForm, rows: Sequence[Row], columns: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
@@ -80,9 +80,9 @@ def print_text(form: TextForm, text: Iterable[str], value: object) -> None:
 
 def fitted(form: str, text: Iterable[str]) -> Iterator[str]:
     """Lines of text as the terminal has room for them; as they are where `form` is `wide`."""
-    room = sys.maxsize if form == "wide" else line_fitting.room(sys.stdout)
+    room = sys.maxsize if form == "wide" else output.room(sys.stdout)
     for line in text:
-        yield from line_fitting.wrapped(line, room)
+        yield from output.wrapped(line, room)
 
 
 def document(form: TextForm, value: object) -> Iterator[str]:
@@ -106,9 +106,9 @@ def item(form: TextForm, value: object) -> Iterator[str]:
 def judged(level: str, sentence: str, *, width: int, indent: int) -> Iterator[str]:
     """A sentence behind a word that says how bad it is, in its colour; further lines begin `indent` behind the word."""
     line = f"{level:<{width}}  {sentence}"
-    first, *more = line_fitting.wrapped(line, line_fitting.room(sys.stdout), hanging=width + 2 + indent)
-    colour = _SEVERITIES.get(level) if line_fitting.takes_colours(sys.stdout) else None
-    yield line_fitting.coloured(first, 0, len(level), colour) if colour else first
+    first, *more = output.wrapped(line, output.room(sys.stdout), hanging=width + 2 + indent)
+    colour = _SEVERITIES.get(level) if output.takes_colours(sys.stdout) else None
+    yield output.coloured(first, 0, len(level), colour) if colour else first
     yield from more
 
 
@@ -136,7 +136,7 @@ def aligned(
     below = sum(widths[name] + _GAP for name in first)
     for at in range(len(rows) + 1):
         heads = [_within(cells[name][at], widths[name]) for name in first]
-        tail = line_fitting.wrapped(cells[last][at], max(room - below, _LEAST), hanging=0)
+        tail = output.wrapped(cells[last][at], max(room - below, _LEAST), hanging=0)
         for number, parts in enumerate(zip_longest(*heads, tail, fillvalue="")):
             padded = (part.ljust(width + _GAP) for part, width in zip(parts, widths.values(), strict=True))
             line = "".join(padded).rstrip()
@@ -145,16 +145,16 @@ def aligned(
 
 def _within(cell: str, width: int) -> list[str]:
     """A cell in lines of at most `width` characters: words go on below, and one that is longer loses its middle."""
-    return [line_fitting.shortened(part, width) for part in line_fitting.wrapped(cell, width, hanging=0)]
+    return [output.shortened(part, width) for part in output.wrapped(cell, width, hanging=0)]
 
 
 def _coloured(line: str, cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
     """The line with the word in colour that says how bad it is, if one does."""
     begin = 0
     for name, width in widths.items():
-        colour = _SEVERITIES.get(cells[name]) or (line_fitting.YELLOW if cells[name].endswith(" !") else None)
+        colour = _SEVERITIES.get(cells[name]) or (output.YELLOW if cells[name].endswith(" !") else None)
         if name in _JUDGED and colour:
-            return line_fitting.coloured(line, begin, begin + len(cells[name]), colour)
+            return output.coloured(line, begin, begin + len(cells[name]), colour)
         begin += width + _GAP
     return line
 

@@ -27,8 +27,8 @@ from streams.clients.kube import quantities, refusals
 from streams.clients.kube.api import Api, ApiRequest, ApiResponse
 from streams.errors import BadInput
 from streams.simulated import kube_json, scheduling_changes
-from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
+from streams.simulated.pod_admission import ApiRefusal, not_found
 
 _POD_METRICS = re.compile(r"/apis/metrics\.k8s\.io/v1beta1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?:/(?P<verb>resize|eviction))?")

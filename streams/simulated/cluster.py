@@ -3,7 +3,7 @@
 Nodes are given, or come and go with the instances of a simulated cloud; a node that leaves takes its pods along.
 
 The caller advances time: `advance(to)` simulates every step up to `to`. Same seed and same calls, same bytes. Several threads may
-call it; calls run one at a time. It refuses like an API server, with a status code (`streams.simulated.api_errors`).
+call it; calls run one at a time. It refuses like an API server, with a status code (`streams.simulated.pod_admission`).
 """
 
 import hashlib
@@ -20,13 +20,12 @@ from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unchanged
-from streams.simulated import api_errors, pod_admission, scheduler
-from streams.simulated.api_errors import ApiRefusal
+from streams.simulated import pod_admission, scheduler
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
 from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod, describe_pod, describe_usage
 from streams.simulated.load_shapes import daylight
-from streams.simulated.pod_admission import CreationBackOff, PodAdmission
+from streams.simulated.pod_admission import ApiRefusal, CreationBackOff, PodAdmission
 from streams.simulated.scheduler import Scheduler, Waiting
 from streams.simulated.simulated_aws import SimulatedAws
 
@@ -147,7 +146,7 @@ class SimulatedCluster:
             pod = self._find(name)
             # the kubelet's own changes make a new version too, so a caller that read an older pod has to read again
             if version not in ("", describe_pod(self.name, pod).version):
-                raise api_errors.changed_since(name.name)
+                raise pod_admission.changed_since(name.name)
             changed = pod_admission.patched(pod, requests, limits)
             self.rules.check_resize(pod, changed, self.pods_by_name.values(), self._now)
             for container in pod.containers:
@@ -188,7 +187,7 @@ class SimulatedCluster:
             # pods that wait may always go, and unready ones while enough others are ready: canIgnorePDB in Kubernetes'
             # eviction.go
             if pod.node is not None and remaining < keep:
-                raise api_errors.budget_used_up(name.name, keep)
+                raise pod_admission.budget_used_up(name.name, keep)
             self._lose(pod)
 
     def _step(self) -> None:
@@ -368,9 +367,9 @@ class SimulatedCluster:
     def _find(self, name: PodName) -> SimulatedPod:
         pod = self.pods_by_name.get((name.namespace, name.name))
         if pod is None:
-            raise api_errors.not_found(name.name)
+            raise pod_admission.not_found(name.name)
         if pod.name.uid != name.uid:
-            raise api_errors.other_uid(name, pod.name.uid)
+            raise pod_admission.other_uid(name, pod.name.uid)
         return pod
 
     def healthy(self, deployment: SimulatedDeployment) -> int:

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from schemas.units import millicores
 from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.json_objects import Json
-from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster_spec import SimulatedNode
+from streams.simulated.pod_admission import ApiRefusal
 
 CPU, MEMORY, PODS, GPUS = "cpu", "memory", "pods", "nvidia.com/gpu"
 # PreferNoSchedule only advises, and this scheduler has no preferences

@@ -13,8 +13,8 @@ from schemas.names import Amounts
 from schemas.well_known_labels import ADMISSION_NOTE
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
-from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.kubelet import KIB, NANO
+from streams.simulated.pod_admission import ApiRefusal
 
 JsonMapping = Mapping[str, object]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from agents.processes import simulated_node_groups
+from agents.processes import simulated_cluster
 from agents.run.pipeline import stages
 from agents.run.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from agents.settings import loading
@@ -78,9 +78,9 @@ class Fleet:
 
     def restart(self) -> None:
         """Another process of sources and consumer, which knows only what the log and the world tell."""
-        real = simulated_node_groups.node_world(self.cluster)
+        real = simulated_cluster.node_world(self.cluster)
         world = NodeWorld(self.wrap(real.aws), self.wrap(real.nodes), real.buffers, real.now)
-        self.groups = simulated_node_groups.open_node_groups(self.cluster, lambda: self.context, world=world)
+        self.groups = simulated_cluster.open_node_groups(self.cluster, lambda: self.context, world=world)
 
     def _advance(self, at: datetime) -> None:
         self.cluster.advance(at)

@@ -11,9 +11,9 @@ from schemas.outcomes import Action
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import merged
 from streams.consumers.webhook.admission import unchanged
-from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.kubelet import SimulatedPod
+from streams.simulated.pod_admission import ApiRefusal
 from tests.torture.admission_judge import NewPod
 from tests.torture.judge import Act, Asked, as_asked
 

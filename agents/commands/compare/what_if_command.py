@@ -9,8 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.backtest.what_if import ContainerKey, PlannedUpdate, StretchDecisions, WhatIf, what_if
-from agents.backtest.what_if_rules import OtherRules
+from agents.backtest.what_if import ContainerKey, OtherRules, PlannedUpdate, StretchDecisions, WhatIf, what_if
 from agents.commands.change import policy_file
 from agents.processes.signals import stoppable
 from agents.run.pipeline import stages

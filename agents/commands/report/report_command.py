@@ -78,7 +78,7 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
 
 def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     """Serve the same page until stopped, kept up to date with the log. Raises BadInput."""
-    from agents.commands.report import console_page, live_report
+    from agents.commands.report import live_report
     from agents.why import explanation, explanation_lines
 
     if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
@@ -89,7 +89,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     def read() -> live_report.LiveData | None:
         nonlocal last
         with _stretch(settings, flags) as (context, since, until, tick):
-            console = console_page.collect(context, settings, tick)
+            console = live_report.collect(context, settings, tick)
             if last is not None and last.console.updated == tick.at:
                 if last.console.states == console.states:
                     return None

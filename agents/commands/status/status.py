@@ -1,10 +1,14 @@
-"""Runs `ullage status`. Everything comes from the log, not from processes, and only the ends of the log are read."""
+"""Runs `ullage status`. Everything comes from the log, not from processes, and only the ends of the log are read.
 
-from collections.abc import Iterator, Sequence
+Of the objects by which people ask for something it names those that changed last and who changed them, and modes at rest: whoever
+waits for a change of running pods looks for their mode, and `apply` in the cluster's row would say that changes are made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from agents.commands.change import mode
-from agents.commands.status import mirrored_policies, status_rows, waiting_work, workload_warnings
+from agents.commands.status import status_rows, waiting_work, workload_warnings
 from agents.commands.status.status_rows import StatusRow, length
 from agents.run import stage_topics
 from agents.settings import log_factory
@@ -13,8 +17,85 @@ from agents.terminal import output_table
 from agents.terminal.output import data
 from agents.terminal.output_table import OutputForm
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
+from schemas.policies.vertical import UpdateMode
+from schemas.policies.vpa import VpaChanged
+from streams import reverse_log_reader
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.publishing.operator_log import NewestTick, OperatorLog
+
+MOST = 256
+"""Records of one partition that are looked at; every partition has a copy of each."""
+MOST_IN_FORCE = 5_000
+"""Records of a partition of the policies in force that are looked at, the newest; compaction leaves one for each object."""
+SHOWN = 3
+"""Names of those that have one mode."""
+_Mirrored = VpaChanged | EhpaChanged | TimeSeriesPredictionChanged
+_KINDS: Mapping[type[_Mirrored], str] = {
+    VpaChanged: "VerticalPodAutoscaler",
+    EhpaChanged: "EffectiveHorizontalPodAutoscaler",
+    TimeSeriesPredictionChanged: "TimeSeriesPrediction",
+}
+_RESTING: Mapping[UpdateMode, str] = {
+    UpdateMode.OFF: "running pods stay as they are, and new pods get nothing of what is recommended, either",
+    UpdateMode.INITIAL: "running pods stay as they are, and new pods get what is recommended",
+}
+
+
+def mirrored_objects(context: LogContext) -> Iterator[StatusRow]:
+    """A row for each kind of which an object of the cluster changed lately. Raises LogUnavailable."""
+    partition = (context.topics.wire("policies"), 0)
+    if not has_topic(context.log, partition[0]):
+        return
+    newest: dict[type[_Mirrored], _Mirrored] = {}
+    for record in reverse_log_reader.last(context.log, [partition], MOST)[partition]:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, _Mirrored) and event.cluster == context.cluster:
+            newest[type(event)] = event
+    for kind, name in _KINDS.items():
+        if (event := newest.get(kind)) is not None:
+            by = "the object does not say by whom" if event.by is None else f"by {event.by}"
+            yield StatusRow("objects", name, "mirrored", f"the last that changed is {event.namespace}/{event.name}, {by}")
+
+
+def resting(context: LogContext, recommender: str) -> Iterator[StatusRow]:
+    """A row for each of the two modes that leave running pods alone, and who has it.
+
+    `recommender` is the name under which VPAs are served. Raises LogUnavailable.
+    """
+    objects = {**_vpas(context, recommender), **_policies(context)}
+    for update_mode, says in _RESTING.items():
+        names = sorted(name for name, mode_of_object in objects.items() if mode_of_object is update_mode)
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            yield StatusRow("mode", update_mode.value, "at rest", f"{', '.join(names[:SHOWN])}{more}: {says}")
+
+
+def _vpas(context: LogContext, recommender: str) -> dict[str, UpdateMode | None]:
+    """The VPAs of this cluster that are served."""
+    wire = context.topics.wire("policies-latest")
+    if not has_topic(context.log, wire):
+        return {}
+    places = [(wire, partition) for partition in range(context.topics.partitions)]
+    last = reverse_log_reader.last(context.log, places, MOST_IN_FORCE)
+    # a key lies in one partition, so the order between partitions does not matter
+    newest = {record.key: record for place in places for record in last[place]}
+    # a removal is a record without a value, which compaction takes away later
+    events = [context.codec.decode_or_none(record) for record in newest.values() if record.value is not None]
+    vpas = (event for event in events if isinstance(event, VpaChanged) and event.cluster == context.cluster)
+    return {f"VPA {vpa.namespace}/{vpa.name}": vpa.update_mode for vpa in vpas if vpa.served_by(recommender)}
+
+
+def _policies(context: LogContext) -> dict[str, UpdateMode | None]:
+    """Those whose target may name workloads of this cluster."""
+    prefix = f"{context.cluster}/"
+    return {
+        f"policy '{target}'": policy.update_mode
+        for target, policy in OperatorLog(context).policies().items()
+        if target.startswith(prefix) or prefix.startswith(target.removesuffix("*"))
+    }
+
 
 _RUNNING = ": is `ullage source clock` running?"
 _COLUMNS = ("what", "name", "state", "says")
@@ -56,8 +137,8 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
         # in the other modes nothing is changed, whoever writes into the log
         *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
         *status_rows.sources(context, now, settings.updates.reports_within),
-        *mirrored_policies.rows(context),
-        *mirrored_policies.resting(context, settings.vertical.recommender),
+        *mirrored_objects(context),
+        *resting(context, settings.vertical.recommender),
         *waiting_work.waiting_inputs(context.log, context.topics),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *waiting_work.rows(context, now),

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.backtest.what_if import WhatIf, what_if
-from agents.backtest.what_if_rules import OtherRules
+from agents.backtest.what_if import OtherRules, WhatIf, what_if
 from agents.commands.compare.what_if_command import rows
 from agents.demo import simulate_command
 from agents.run.partition_task import TurnResult

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.processes.source_asg import node_template, selection
-from agents.settings.aws_settings import AwsSettings
+from agents.settings.consumer_settings import AwsSettings
 from streams.clients.aws.ec2_instances import read_table
 from streams.clients.aws.group_responses import (
     AutoScalingGroup,

@@ -22,7 +22,7 @@ import pytest
 
 from agents import cli
 from agents.backtest import price_list
-from agents.commands.report import console_page, live_report, report_data
+from agents.commands.report import live_report, report_data
 from agents.settings import loading, log_factory
 from schemas.units import Seconds
 from streams.errors import BadInput
@@ -135,7 +135,7 @@ def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: 
         context = LogContext.of(opened, log_factory.topics(fitted), "demo")
         now = datetime(2026, 1, 5, 0, 12, tzinfo=UTC)
         report = report_data.collect(context, now - timedelta(minutes=11), now, top=5, heartbeat=settings.vertical.heartbeat)
-        data = live_report.LiveData(report, console_page.collect(context, settings, NewestTick(now, -1)))
+        data = live_report.LiveData(report, live_report.collect(context, settings, NewestTick(now, -1)))
     said: asyncio.Queue[str] = asyncio.Queue()
     limits = ConnectionLimits(head=Seconds(0.3), body=Seconds(0.3), idle=Seconds(0.3))
     address = live_report.address_of("127.0.0.1:0", "")
@@ -166,7 +166,7 @@ def test_the_page_is_of_one_moment_though_the_log_moves_on_while_it_is_read(tmp_
         newest = OperatorLog(context).newest_tick()
         assert newest is not None
         begun = replace(newest, at=newest.at - timedelta(minutes=2))
-        console = console_page.collect(context, settings, begun)
+        console = live_report.collect(context, settings, begun)
     [clock] = [row.says for row in console.health if row.kind == "clock"]
     assert f"newest tick {console.updated:%Y-%m-%d %H:%M:%S} UTC" in clock
     assert console.updated == begun.at

@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from agents.processes.source_asg import selection
-from agents.settings.aws_settings import AwsSettings
+from agents.settings.consumer_settings import AwsSettings
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from streams.clients.aws import interruption_notices
 from streams.clients.aws.interruption_notices import InterruptionNotice, QueueMessage
