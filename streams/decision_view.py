@@ -1,4 +1,4 @@
-"""A view of a topic of decisions: the newest decision of each key.
+"""A view of a topic of decisions: the newest decision of each key, and how far back a start reads forecasts.
 
 The order of the log does not matter: the highest turn wins, and repeats change nothing. The key is the last part of a decision's
 id (`schemas.ids.DecisionId`).
@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from schemas.catalogue import Event
 from schemas.decisions import Decision
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId
 from schemas.names import Place
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.times import from_ms
 from schemas.units import Seconds
 from streams.clock_rules import ClockRecord
@@ -162,3 +164,25 @@ def id_of(decision: Decision) -> DecisionId:
 def _rank(turn: int, place: Place) -> Rank:
     # The highest turn wins, and among repeats the first place, so that the order of reading does not matter.
     return (turn, -place.partition, -place.offset)
+
+
+_LEAST = timedelta(hours=2)
+"""How far at least ..."""
+_MOST = timedelta(days=3)
+"""... and at most, however long a window is."""
+
+
+def forecast_span(longest: Seconds) -> timedelta:
+    """Twice the longest window that any policy asks for, within bounds."""
+    return min(max(timedelta(seconds=2 * longest), _LEAST), _MOST)
+
+
+def forecast_window(event: Event) -> Seconds:
+    """How far ahead a policy asks for forecasts; 0 for any other event."""
+    match event:
+        case EhpaChanged(prediction=asked) if asked is not None:
+            return Seconds(float(asked.window_seconds or 0))
+        case TimeSeriesPredictionChanged(window_seconds=seconds):
+            return Seconds(float(seconds or 0))
+        case _:
+            return Seconds(0.0)

@@ -17,9 +17,9 @@ from schemas import exact_quantity
 from schemas.decisions.replica_plans import LoadForecast, MetricForecast
 from schemas.times import to_seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.controllers import ScaleClient
 from streams.clients.kube.event_recorder import RecordEvent
+from streams.clients.kube.json_objects import AppliedObjects
 from streams.clients.kube.label_selectors import LabelSelectedPods
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease

@@ -29,7 +29,7 @@ from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
 from schemas.policies.ehpa import EhpaChanged
 from streams import yaml_reader
-from streams.clients.kube import cluster_control_client, vertical_policy_client
+from streams.clients.kube import commanding_objects
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
@@ -105,10 +105,10 @@ def run(settings: Settings) -> None:
             queries=AdapterQueries(ours.adapter_rules, ours.adapter_labels),
             webhook=WebhookLease(settings.webhook.lease_namespace or settings.webhook.namespace, settings.webhook.lease),
             priorities=_priorities(settings),
-            control=ControlDoor(partial(cluster_control_client.write_status, api), partial(_why_open, settings))
+            control=ControlDoor(partial(commanding_objects.write_control_status, api), partial(_why_open, settings))
             if ours.control
             else None,
-            policies=PolicyDoor(partial(vertical_policy_client.write_status, api), partial(stage_rules.fault, UpdateSettings))
+            policies=PolicyDoor(partial(commanding_objects.write_policy_status, api), partial(stage_rules.fault, UpdateSettings))
             if ours.policies
             else None,
         )

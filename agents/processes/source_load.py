@@ -17,8 +17,8 @@ from schemas.units import Bytes, Seconds
 from streams.clients.prometheus import AnswerLimits
 from streams.errors import EdgeError, LogUnavailable
 from streams.log_context import LogContext
-from streams.sources.load.load_queries import LoadQueries
-from streams.sources.load.load_source import NAME, LoadOptions, LoadSource, LoadWish
+from streams.sources.load_queries import LoadQueries
+from streams.sources.load_source import NAME, LoadOptions, LoadSource, LoadWish
 from streams.sources.usage.promql import matchers
 
 

@@ -23,7 +23,7 @@ from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.usage import promql
-from streams.sources.usage.history.history_source import (
+from streams.sources.usage.history_source import (
     HistoryPeriod,
     HistoryProgress,
     HistorySource,

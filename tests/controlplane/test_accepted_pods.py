@@ -22,7 +22,7 @@ from schemas.policies.vertical import ContainerPolicy, ControlledValues
 from schemas.policies.vpa import Operator, Requirement, TargetRef
 from schemas.units import Bytes, Cores
 from streams.clients.kube.watched_objects import LimitRangeObject, ResourceQuotaObject
-from streams.sources.kube.publish import limit_range_policies, update_resources
+from streams.sources.kube.publish import nodes_and_limit_ranges, update_resources
 from tests.controlplane import generated_pods
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -165,7 +165,7 @@ def webhook(plane: Plane, worlds: dict[str, World]) -> Iterator[AdmissionScene]:
 def _publish(scene: AdmissionScene, world: World) -> None:
     at = datetime.now(UTC)
     for found in world.ask.get(world.path("limitranges"))["items"]:
-        policy = limit_range_policies.changed(msgspec.convert(found, LimitRangeObject), CLUSTER, at)
+        policy = nodes_and_limit_ranges.limit_range_changed(msgspec.convert(found, LimitRangeObject), CLUSTER, at)
         scene.policy(policy, policy.key)
     for found in world.ask.get(world.path("resourcequotas"))["items"]:
         fact = update_resources.quota(msgspec.convert(found, ResourceQuotaObject), CLUSTER, at)

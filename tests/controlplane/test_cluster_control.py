@@ -10,7 +10,7 @@ import pytest
 
 from agents import cli
 from schemas.policies.control import ControlChanged, Mode
-from streams.clients.kube.cluster_control_client import PATH
+from streams.clients.kube.commanding_objects import CONTROLS_PATH
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
@@ -28,12 +28,12 @@ def scene(plane: Plane, world: World, tmp_path: Path) -> Iterator[WatchedScene]:
     """The source's log is a file, which the command can read and write."""
     yield WatchedScene(plane, world, FileLog.open_or_create(tmp_path / "log.jsonl"))
     with suppress(Refused):
-        world.ask.delete(f"{PATH}/ullage")
+        world.ask.delete(f"{CONTROLS_PATH}/ullage")
 
 
 def make(world: World, spec: dict[str, Any], name: str = "ullage") -> Any:
     body = {"apiVersion": "ullage.internal/v1alpha1", "kind": "ClusterControl", "metadata": {"name": name}, "spec": spec}
-    return world.ask.post(f"{PATH}?fieldValidation=Strict", body)
+    return world.ask.post(f"{CONTROLS_PATH}?fieldValidation=Strict", body)
 
 
 def in_force(scene: WatchedScene) -> ControlChanged:
@@ -42,7 +42,7 @@ def in_force(scene: WatchedScene) -> ControlChanged:
 
 
 def condition(world: World) -> dict[str, Any]:
-    found = world.ask.request("GET", f"{PATH}/ullage")
+    found = world.ask.request("GET", f"{CONTROLS_PATH}/ullage")
     return next(iter(found.get("status", {}).get("conditions", [])), {}) | {"generation": found["metadata"]["generation"]}
 
 
@@ -87,12 +87,12 @@ def test_made_changed_and_deleted_the_object_wins_while_it_exists(scene: Watched
         assert "(field manager)" in str(there.by)
         assert said["status"] == "True"
         assert said["message"].startswith("in force from ullage.control.v1:")
-        world.ask.patch(f"{PATH}/ullage", {"spec": {"paused": True, "reason": "INC-1"}}, kind="merge")
+        world.ask.patch(f"{CONTROLS_PATH}/ullage", {"spec": {"paused": True, "reason": "INC-1"}}, kind="merge")
         wait_for(lambda: in_force(scene).paused, what="the pause is in force")
         wait_for(lambda: answered(world), what="the status is that of the pause")
         written = len(scene.events("control", 0))
         wait_for(lambda: scene.events("cluster-changes", 0), what="the source goes on")
-        world.ask.delete(f"{PATH}/ullage")
+        world.ask.delete(f"{CONTROLS_PATH}/ullage")
         wait_for(lambda: not in_force(scene).through, what="the command may change it again")
         assert (in_force(scene).mode, in_force(scene).paused) == (Mode.PLAN, True)
         assert len(scene.events("control", 0)) == written + 1
@@ -138,7 +138,7 @@ def test_kubectl_and_the_command_change_the_same_switch_and_why_explains_each_st
         assert "the object ClusterControl/ullage says how far Ullage may go in cluster 'real'" in said
         assert in_force(scene).mode is Mode.PLAN
 
-        world.ask.patch(f"{PATH}/ullage", {"spec": {"mode": "apply", "reason": "reviewed"}}, kind="merge")
+        world.ask.patch(f"{CONTROLS_PATH}/ullage", {"spec": {"mode": "apply", "reason": "reviewed"}}, kind="merge")
         wait_for(lambda: in_force(scene).mode is Mode.APPLY and answered(world), what="the change is in force")
         assert "reviewed" in why_in_force()
 
@@ -150,7 +150,7 @@ def test_kubectl_and_the_command_change_the_same_switch_and_why_explains_each_st
         )
         assert "reviewed" in why_in_force()
 
-        world.ask.delete(f"{PATH}/ullage")
+        world.ask.delete(f"{CONTROLS_PATH}/ullage")
         wait_for(lambda: not in_force(scene).through, what="the object is gone")
         said = why_in_force()
         assert [word for word in ("apply", "ClusterControl/ullage") if word not in said] == []
@@ -163,7 +163,7 @@ def test_an_object_deleted_while_the_source_was_down_commands_no_longer(scene: W
     with scene.watching(control=True):
         make(world, {"mode": "plan"})
         wait_for(lambda: answered(world), what="it is in force")
-    world.ask.delete(f"{PATH}/ullage")
+    world.ask.delete(f"{CONTROLS_PATH}/ullage")
     with scene.watching(control=True):
         wait_for(lambda: not in_force(scene).through, what="it is noticed")
     assert in_force(scene).mode is Mode.PLAN

@@ -26,8 +26,8 @@ from streams.clients.prometheus import Prometheus
 from streams.codec.event_codec import is_of_a_clock
 from streams.errors import Unreachable
 from streams.log_context import LogContext
-from streams.sources.load.load_queries import LoadQueries
-from streams.sources.load.load_source import LoadSource
+from streams.sources.load_queries import LoadQueries
+from streams.sources.load_source import LoadSource
 from tests.controlplane import prometheus_package
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane

@@ -14,7 +14,7 @@ from schemas.facts.usage import MetricsScraped
 from schemas.policies.scaling import MetricSpec, MetricTarget
 from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
+from streams.sources.usage.history_source import HistoryPeriod, HistorySource, MetricsStore
 from streams.sources.usage.promql import PrometheusUsage
 from tests.controlplane import prometheus_package
 from tests.support.load_scene import LoadScene, ehpa

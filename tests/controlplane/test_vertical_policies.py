@@ -10,7 +10,7 @@ import pytest
 
 from agents import cli
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
-from streams.clients.kube.vertical_policy_client import PLURAL
+from streams.clients.kube.commanding_objects import POLICY_PLURAL
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
@@ -29,7 +29,7 @@ def scene(plane: Plane, world: World, tmp_path: Path) -> WatchedScene:
 
 
 def path(world: World) -> str:
-    return f"/apis/ullage.internal/v1alpha1/namespaces/{world.namespace}/{PLURAL}"
+    return f"/apis/ullage.internal/v1alpha1/namespaces/{world.namespace}/{POLICY_PLURAL}"
 
 
 def make(world: World, spec: dict[str, Any], name: str = "cart") -> Any:

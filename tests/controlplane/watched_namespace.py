@@ -17,7 +17,7 @@ from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams.clients.kube import cluster_control_client, vertical_policy_client
+from streams.clients.kube import commanding_objects
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.codec.event_codec import Codec, is_of_a_clock
@@ -75,8 +75,8 @@ class WatchedScene:
         api = Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
         webhook = WebhookLease(self.namespace, lease) if lease else None
-        door = ControlDoor(partial(cluster_control_client.write_status, api), lambda: None) if control else None
-        policy_door = PolicyDoor(partial(vertical_policy_client.write_status, api), partial(stage_rules.fault, UpdateSettings))
+        door = ControlDoor(partial(commanding_objects.write_control_status, api), lambda: None) if control else None
+        policy_door = PolicyDoor(partial(commanding_objects.write_policy_status, api), partial(stage_rules.fault, UpdateSettings))
         options = SourceOptions(
             now,
             (self.namespace,),

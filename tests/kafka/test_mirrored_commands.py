@@ -9,9 +9,8 @@ import pytest
 
 from schemas.policies.control import Mode
 from schemas.policies.vertical import UpdateMode
-from streams.clients.kube.cluster_control_client import ControlObject
+from streams.clients.kube.commanding_objects import ControlObject, PolicyObject
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.vertical_policy_client import PolicyObject
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog

@@ -11,7 +11,7 @@ import msgspec
 from agents.logic.resources import limit_ranges
 from agents.logic.resources.limit_ranges import Ranges
 from streams.clients.kube.watched_objects import LimitRangeObject
-from streams.sources.kube.publish import limit_range_policies
+from streams.sources.kube.publish import nodes_and_limit_ranges
 from tests.support.kube_objects import decoded
 
 Json = dict[str, Any]
@@ -63,7 +63,7 @@ def bounded_by(manifests: Sequence[Json]) -> Ranges:
         msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, name=f"{i:03}"))
         for i, each in enumerate(found)
     ]
-    return limit_ranges.of_events(limit_range_policies.changed(each, "k", at) for each in named)
+    return limit_ranges.of_events(nodes_and_limit_ranges.limit_range_changed(each, "k", at) for each in named)
 
 
 def review(manifest: Any, *, resource: str = "pods", **request: Any) -> Json:

@@ -18,8 +18,8 @@ from streams.clients.prometheus import AnswerLimits, Prometheus
 from streams.codec.event_codec import Codec
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.sources.load.load_queries import LoadQueries
-from streams.sources.load.load_source import LoadOptions, LoadSource
+from streams.sources.load_queries import LoadQueries
+from streams.sources.load_source import LoadOptions, LoadSource
 from streams.topics import TOPICS, Topics
 from tests.support.canned_http_server import Answer, Asked
 from tests.support.replica_scene import DSP

@@ -11,7 +11,7 @@ from agents.terminal import output_table
 from agents.terminal.output import data, note
 from schemas.policies.control import ControlChanged, ControlSchedule
 from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged
-from streams.clients.kube import cluster_control_client, vertical_policy_client
+from streams.clients.kube import commanding_objects
 from streams.clients.kube.json_objects import Json
 
 _API_VERSION = "ullage.internal/v1alpha1"
@@ -41,7 +41,7 @@ def control_manifest(control: ControlChanged, *, on_an_open_log: bool) -> Json:
     spec |= _said(paused=control.paused, reason=control.reason, onAnOpenLog=on_an_open_log)
     if control.schedules:
         spec["schedules"] = [_schedule(each) for each in control.schedules]
-    return _manifest(cluster_control_client.KIND, {"name": "ullage"}, spec)
+    return _manifest(commanding_objects.CONTROL_KIND, {"name": "ullage"}, spec)
 
 
 def policy_manifest(policy: VerticalPolicyChanged, cluster: str) -> Json | None:
@@ -65,7 +65,7 @@ def policy_manifest(policy: VerticalPolicyChanged, cluster: str) -> Json | None:
         spec["patchNewPods"] = False
     # a name that follows from the target: applying what was printed twice changes one object and makes no second
     said = _NO_NAME.sub("-", workloads.replace("*", "any").lower()).strip("-.")[:253]
-    return _manifest(vertical_policy_client.KIND, {"name": said, "namespace": namespace}, spec)
+    return _manifest(commanding_objects.POLICY_KIND, {"name": said, "namespace": namespace}, spec)
 
 
 def _manifest(kind: str, metadata: Json, spec: Json) -> Json:

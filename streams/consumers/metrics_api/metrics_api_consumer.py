@@ -18,8 +18,8 @@ import structlog
 from schemas.catalogue import Event
 from schemas.decisions.replica_plans import LoadForecast
 from schemas.units import Seconds
+from streams import decision_view
 from streams.clients.kube.json_objects import ObjectStore
-from streams.consumers import forecast_lookback
 from streams.consumers.executing.log_follower import LogFollower
 from streams.consumers.metrics_api import metrics_endpoint
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper
@@ -67,7 +67,7 @@ class MetricsView(LogFollower):
         count = self._read_present("policies", (topics.wire("policies"), 0))
         with self._forecasts.newest_first():
             # After the policies, which say how far back a forecast may lie.
-            return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
+            return count + self._read_last(forecasts, decision_view.forecast_span(self._longest))
 
     def _apply(self, record: Record) -> None:
         if self._context.topics.short(record.topic) == "load-forecasts":
@@ -76,7 +76,7 @@ class MetricsView(LogFollower):
                     self._forecasts.apply(record)
         elif (event := self._context.codec.decode_or_none(record)) is not None and self._index is not None:
             self._index.apply(event)
-            self._longest = max(self._longest, forecast_lookback.window(event))
+            self._longest = max(self._longest, decision_view.forecast_window(event))
 
 
 _ROUND = Seconds(5.0)

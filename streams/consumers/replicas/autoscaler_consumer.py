@@ -24,9 +24,8 @@ from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetai
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.policies.scaling import ScaleStrategy
 from schemas.units import Seconds
-from streams import own_faults
+from streams import decision_view, own_faults
 from streams.compacted_copy import read_present
-from streams.consumers import forecast_lookback
 from streams.consumers.executing.acting_consumer import ActingConsumer, RateLimit, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.holder_lease import HolderLease
@@ -135,8 +134,8 @@ class AutoscalerConsumer(ActingConsumer):
         present = read_present(log, topics, "policies", 0)
         for record in present:
             self._apply(record)
-        longest = max(map(forecast_lookback.window, self._objects.values()), default=Seconds(0.0))
-        span = forecast_lookback.span(longest)
+        longest = max(map(decision_view.forecast_window, self._objects.values()), default=Seconds(0.0))
+        span = decision_view.forecast_span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
         plans = self._context.partitions_with("replica-plans")
         # Only what comes from now on: each object gets a pass at a start anyway.

@@ -17,9 +17,9 @@ from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
-from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
+from streams.clients.kube.json_objects import ObjectKeeper
 from streams.consumers.replicas import desired_objects, direct_conditions, ehpa_status
 from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady

@@ -37,8 +37,7 @@ from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
 from streams.sources.kube.publish.cluster_control import ClusterControlPublisher, ControlDoor
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
-from streams.sources.kube.publish.limit_range_policies import LimitRangePublisher
-from streams.sources.kube.publish.node_facts import NodePublisher
+from streams.sources.kube.publish.nodes_and_limit_ranges import LimitRangePublisher, NodePublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.policy_objects import PolicyDoor, PolicyObjectPublisher
 from streams.sources.kube.publish.publisher import NamesNothingError, Publisher, SubjectPublisher

@@ -22,7 +22,7 @@ from schemas.policies.vpa import TargetRef
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import ehpa_policies, prediction_policies
+from streams.sources.kube.publish import ehpa_policies
 from streams.sources.kube.publish.publisher import NamesNothingError, PublishedFacts, Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
@@ -90,8 +90,8 @@ class AutoscalerPublisher:
                 self._targets[policy.key] = policy.target
                 self._publish_scale(policy.target)
             case PredictionObject():
-                prediction = prediction_policies.changed(item, self._cluster, self._now())
-                prediction = prediction_policies.within_bounds(prediction, self._publisher.size_of_policy)
+                prediction = ehpa_policies.prediction_changed(item, self._cluster, self._now())
+                prediction = ehpa_policies.prediction_within_bounds(prediction, self._publisher.size_of_policy)
                 self._predictions.upsert(prediction.key, prediction)
             case HpaObject():
                 self._hpa_seen(f"{item.metadata.namespace}/{item.metadata.name}", item)

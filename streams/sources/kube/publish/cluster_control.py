@@ -15,8 +15,8 @@ from schemas import event_bounds
 from schemas.names import Place
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refusals
 from schemas.units import Fraction
-from streams.clients.kube import cluster_control_client, commanding_objects
-from streams.clients.kube.cluster_control_client import KIND, ControlObject, ScheduleSpec
+from streams.clients.kube import commanding_objects
+from streams.clients.kube.commanding_objects import CONTROL_KIND, ControlObject, ScheduleSpec
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import BadInput, EdgeError, LogUnavailable
@@ -29,7 +29,7 @@ from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
 NAME = "ullage"  # the only one that counts, so that two objects cannot contradict each other
-_GONE = f"{KIND}/{NAME} is gone, and what it said last stays in force"
+_GONE = f"{CONTROL_KIND}/{NAME} is gone, and what it said last stays in force"
 """Stands in the log after the object's own reason, for `why` and `status`."""
 RETRY = timedelta(seconds=10)
 """How long to wait after the log or the API server refused."""
@@ -104,7 +104,7 @@ class ClusterControlPublisher:
                 self._due.discard(name)
         except (LogUnavailable, EdgeError) as error:
             self._retry = at + RETRY
-            _log.warning("the object that commands the cluster waits", object=f"{KIND}/{NAME}", error=str(error))
+            _log.warning("the object that commands the cluster waits", object=f"{CONTROL_KIND}/{NAME}", error=str(error))
 
     def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
         """Undo what others wrote while the object exists."""
@@ -135,9 +135,9 @@ class ClusterControlPublisher:
 
     def _wanted(self, item: ControlObject, at: datetime) -> ControlChanged:
         """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""
-        meta, spec = item.metadata, cluster_control_client.decode_spec(item.spec)
+        meta, spec = item.metadata, commanding_objects.decode_control(item.spec)
         if meta.name != NAME:
-            raise ValueError(f"only the {KIND} with the name '{NAME}' is obeyed, and this is '{meta.name}'")
+            raise ValueError(f"only the {CONTROL_KIND} with the name '{NAME}' is obeyed, and this is '{meta.name}'")
         if not 0 <= spec.budget <= 1:
             raise ValueError(f"spec.budget is {spec.budget}; it is a share of the pods, from 0 to 1")
         control = ControlChanged(
@@ -148,7 +148,7 @@ class ClusterControlPublisher:
             reason=spec.reason,
             budget=Fraction(spec.budget),
             by=policy_fields.author(meta),
-            through=f"{KIND}/{NAME}",
+            through=f"{CONTROL_KIND}/{NAME}",
             schedules=tuple(_schedule(entry, f"spec.schedules[{i}]") for i, entry in enumerate(spec.schedules)),
         )
         fault = event_bounds.fault(control)

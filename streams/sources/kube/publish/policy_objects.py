@@ -25,10 +25,10 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.units import Fraction
-from streams.clients.kube import api_paths, commanding_objects, vertical_policy_client
+from streams.clients.kube import api_paths, commanding_objects
+from streams.clients.kube.commanding_objects import POLICY_KIND, PolicyContainer, PolicyObject, PolicySpec, Quantity
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.quantities import read_amounts
-from streams.clients.kube.vertical_policy_client import KIND, PolicyContainer, PolicyObject, PolicySpec, Quantity
 from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import EdgeError, GiveUp, LogUnavailable
 from streams.log_context import LogContext
@@ -82,7 +82,7 @@ class _Mirrored:
     @property
     def through(self) -> str:
         """Its name in policies."""
-        return f"{KIND}/{self.item.metadata.namespace}/{self.item.metadata.name}"
+        return f"{POLICY_KIND}/{self.item.metadata.namespace}/{self.item.metadata.name}"
 
 
 class PolicyObjectPublisher:
@@ -122,14 +122,14 @@ class PolicyObjectPublisher:
         """As SubjectPublisher."""
         if gone.kind == POLICIES.name:
             self._objects.pop((gone.namespace, gone.name), None)
-            self._unread.discard(f"{KIND}/{gone.namespace}/{gone.name}")
+            self._unread.discard(f"{POLICY_KIND}/{gone.namespace}/{gone.name}")
             self._said.pop(gone.uid, None)
             self._due = True
 
     def unread(self, unread: ObjectUnread, _controller: str) -> None:
         """What it said stays in force."""
         if unread.kind == POLICIES.name:
-            self._unread.add(f"{KIND}/{unread.namespace}/{unread.name}")
+            self._unread.add(f"{POLICY_KIND}/{unread.namespace}/{unread.name}")
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""
@@ -147,7 +147,7 @@ class PolicyObjectPublisher:
             self._retry, self._due = None, False
             self._obey(at)
         except LogUnavailable as error:
-            self._wait(at, KIND, error)
+            self._wait(at, POLICY_KIND, error)
 
     def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
         """Undo what others wrote while an object exists."""
@@ -215,7 +215,7 @@ class PolicyObjectPublisher:
         kind, _, name = policy.through.partition("/")
         namespace = name.partition("/")[0]
         here = policy.target.startswith(f"{self._context.cluster}/")
-        return here and kind == KIND and (not self._namespaces or namespace in self._namespaces)
+        return here and kind == POLICY_KIND and (not self._namespaces or namespace in self._namespaces)
 
     def _answer(self, mirror: _Mirrored, refusal: str | None, at: datetime) -> None:
         """Say in the status what became of the object, unless it says so."""
@@ -248,7 +248,7 @@ class PolicyObjectPublisher:
 
     def _policy(self, item: PolicyObject, at: datetime) -> VerticalPolicyChanged:
         """What the object asks for. Raises ValueError, and GiveUp for a kind that cannot be, with why it cannot be obeyed."""
-        meta, spec = item.metadata, vertical_policy_client.decode_spec(item.spec)
+        meta, spec = item.metadata, commanding_objects.decode_policy(item.spec)
         mode = member("spec.mode", spec.mode, UpdateMode)
         policy = VerticalPolicyChanged(
             at,
@@ -259,7 +259,7 @@ class PolicyObjectPublisher:
             self._guards(spec),
             spec.patch_new_pods,
             policy_fields.author(meta),
-            f"{KIND}/{meta.namespace}/{meta.name}",
+            f"{POLICY_KIND}/{meta.namespace}/{meta.name}",
         )
         fault = event_bounds.fault(policy)
         if fault is not None:

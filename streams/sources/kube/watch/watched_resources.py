@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from streams.clients.kube import api_paths, cluster_control_client, vertical_policy_client
+from streams.clients.kube import api_paths, commanding_objects
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, PredictionObject
-from streams.clients.kube.cluster_control_client import ControlObject
+from streams.clients.kube.commanding_objects import ControlObject, PolicyObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.scheduling_objects import (
@@ -23,7 +23,6 @@ from streams.clients.kube.scheduling_objects import (
     StorageClassObject,
     VolumeObject,
 )
-from streams.clients.kube.vertical_policy_client import PolicyObject
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
     ControllerObject,
@@ -63,8 +62,8 @@ EHPAS: ApiResource[KubeObject] = ApiResource(
 TSPS: ApiResource[KubeObject] = ApiResource(
     "timeseriespredictions", "/apis/prediction.crane.io/v1alpha1/timeseriespredictions", PredictionObject
 )
-CONTROLS: ApiResource[KubeObject] = ApiResource("clustercontrols", cluster_control_client.PATH, ControlObject)
-POLICIES: ApiResource[KubeObject] = ApiResource(vertical_policy_client.PLURAL, vertical_policy_client.PATH, PolicyObject)
+CONTROLS: ApiResource[KubeObject] = ApiResource("clustercontrols", commanding_objects.CONTROLS_PATH, ControlObject)
+POLICIES: ApiResource[KubeObject] = ApiResource(commanding_objects.POLICY_PLURAL, commanding_objects.POLICIES_PATH, PolicyObject)
 IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
     ApiResource("deployments", "/apis/apps/v1/deployments", ControllerObject),

@@ -12,9 +12,8 @@ from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from schemas.policies.vertical import ContainerPolicy, GuardOverrides, Tuning, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction, Seconds
-from streams.clients.kube.cluster_control_client import ControlObject
+from streams.clients.kube.commanding_objects import ControlObject, PolicyObject
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.vertical_policy_client import PolicyObject
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.sources.kube.publish.cluster_control import ControlDoor

@@ -18,9 +18,8 @@ from agents.logic.updates.update_settings import UpdateSettings
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.api import Api, ApiResponse
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, EhpaSpec, PredictionObject, TspSpec
-from streams.clients.kube.cluster_control_client import ControlObject, ControlSpec
+from streams.clients.kube.commanding_objects import ControlObject, ControlSpec, PolicyObject, PolicySpec
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.clients.kube.vertical_policy_client import PolicyObject, PolicySpec
 from streams.clients.kube.vpa_spec import VpaSpec
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish.cluster_control import ControlDoor

@@ -14,7 +14,7 @@ from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import prediction_policies
+from streams.sources.kube.publish import ehpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
@@ -80,7 +80,7 @@ class Told:
 
 
 def test_every_field_of_a_prediction_reaches_its_policy() -> None:
-    found = prediction_policies.changed(prediction(owners=(OWNER,)), "prod", AT)
+    found = ehpa_policies.prediction_changed(prediction(owners=(OWNER,)), "prod", AT)
     assert found == TimeSeriesPredictionChanged(
         AT,
         "prod",
@@ -119,14 +119,14 @@ METRIC = SPEC["predictionMetrics"][0]  # type: ignore[index]  # it is a list
     ],
 )
 def test_a_prediction_that_makes_no_sense_says_what_is_wrong(changes: dict[str, object], words: str) -> None:
-    found = prediction_policies.changed(prediction({**SPEC, **changes}), "prod", AT)
+    found = ehpa_policies.prediction_changed(prediction({**SPEC, **changes}), "prod", AT)
     assert words in found.unsupported
     assert found.name == "cart"
 
 
 def test_a_prediction_that_is_too_large_is_published_as_that() -> None:
-    found = prediction_policies.changed(prediction({**SPEC, "predictionMetrics": [METRIC] * 1_001}), "prod", AT)
-    bound = prediction_policies.within_bounds(found, lambda _: 0)
+    found = ehpa_policies.prediction_changed(prediction({**SPEC, "predictionMetrics": [METRIC] * 1_001}), "prod", AT)
+    bound = ehpa_policies.prediction_within_bounds(found, lambda _: 0)
     assert "1001 entries" in bound.unsupported
     assert (bound.metrics, bound.target) == ((), "prod/shop/Deployment/cart")
 
@@ -170,7 +170,7 @@ def test_after_a_restart_what_is_gone_is_withdrawn_and_nothing_is_told_twice() -
     before = Told()
     before.autoscalers.seen("", prediction(), AT)
     before.autoscalers.seen("", hpa(), AT)
-    asked = prediction_policies.changed(prediction(), "prod", AT)
+    asked = ehpa_policies.prediction_changed(prediction(), "prod", AT)
     [seen] = before.news("pod-changes-by-cluster")
     assert isinstance(seen, HpaSeen)
     known = PublishedState(predictions={asked.key: asked}, seen_hpas={"shop/ehpa-cart": seen})

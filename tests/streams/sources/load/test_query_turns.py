@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.units import Seconds
-from streams.sources.load.load_queries import QueryTurns, TurnLimits
+from streams.sources.load_queries import QueryTurns, TurnLimits
 
 
 class Server:

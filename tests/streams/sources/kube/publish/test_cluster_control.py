@@ -10,7 +10,7 @@ import pytest
 from schemas.outcomes import OutcomeDetail
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from schemas.units import Fraction
-from streams.clients.kube.cluster_control_client import ControlObject
+from streams.clients.kube.commanding_objects import ControlObject
 from streams.clients.kube.json_objects import Json
 from streams.errors import GiveUp
 from streams.log_context import LogContext

@@ -10,7 +10,7 @@ from agents.why import event_descriptions
 from schemas.policies.control import Author, KnownBy
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, PredictionObject
 from streams.clients.kube.watched_objects import VpaObject
-from streams.sources.kube.publish import ehpa_policies, prediction_policies, vpa_policies
+from streams.sources.kube.publish import ehpa_policies, vpa_policies
 from streams.sources.kube.publish.publisher import PublishedFacts
 from tests.support.kube_objects import decoded, meta
 
@@ -18,7 +18,7 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 KINDS: dict[str, tuple[Any, Any]] = {
     "VPA": (VpaObject, vpa_policies.changed),
     "EHPA": (AutoscalerObject, ehpa_policies.changed),
-    "TimeSeriesPrediction": (PredictionObject, prediction_policies.changed),
+    "TimeSeriesPrediction": (PredictionObject, ehpa_policies.prediction_changed),
 }
 
 

@@ -13,8 +13,8 @@ from schemas.names import Amounts
 from schemas.outcomes import OutcomeDetail
 from schemas.policies.vertical import ContainerPolicy, GuardOverrides, Tuning, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
+from streams.clients.kube.commanding_objects import PolicyObject
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.vertical_policy_client import PolicyObject
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog

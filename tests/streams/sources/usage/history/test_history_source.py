@@ -21,8 +21,8 @@ from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.sources.usage.history import history_source
-from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
+from streams.sources.usage import history_source
+from streams.sources.usage.history_source import HistoryPeriod, HistorySource, MetricsStore
 from tests.support import ticks
 from tests.support.canned_http_server import Answering, Asked, answering
 from tests.support.usage_scene import CART, START, WEB, UsageScene, at, readings

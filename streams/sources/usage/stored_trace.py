@@ -22,7 +22,7 @@ from schemas.units import Bytes, Cores, Seconds
 from streams.answer_bounds import number
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.errors import BadInput
-from streams.sources.usage.history.history_source import HistoryPeriod, UsageHistory, UsageMatrix
+from streams.sources.usage.history_source import HistoryPeriod, UsageHistory, UsageMatrix
 from streams.sources.usage.pod_workloads import PodKey
 from streams.sources.usage.promql import MetricNames, matchers, oom_restarts, selector
 from streams.sources.usage.readings import ContainerId

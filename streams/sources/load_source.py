@@ -28,7 +28,7 @@ from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreacha
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.sources.load.load_queries import LoadHistory, LoadQueries, QueryTurns, TurnLimits
+from streams.sources.load_queries import LoadHistory, LoadQueries, QueryTurns, TurnLimits
 
 _log = structlog.get_logger(__name__)
 NAME = "load"

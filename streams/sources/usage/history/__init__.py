@@ -1,1 +1,0 @@
-"""Usage of the past: what a metrics store recorded before there was a log."""
