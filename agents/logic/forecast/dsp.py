@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.logic.forecast import crane_durations, load_series, period_detection
-from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason, floored
+from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForecastReason
 from agents.logic.forecast.load_series import Floats, LoadSeries, Times
 from agents.logic.forecast.period_detection import DAY, WEEK
 
@@ -166,9 +166,6 @@ DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
     for margin in (0.01, 0.10, 0.15, 0.20)
 )
 
-SLACK = 3600
-"""Seconds of history to request beyond the configured length, because cutting to whole hours loses up to that much."""
-
 _LONGEST_STEP = 3600.0
 _SHORTEST_HISTORY = 172_800.0
 
@@ -180,11 +177,6 @@ class DspSettings:
     step: float = 60.0
     history: float = 15 * DAY
     estimators: tuple[Estimator, ...] = DEFAULT_ESTIMATORS
-
-    def span(self, now: float) -> tuple[int, int]:
-        """First and last second of the history to ask for; the last is the newest multiple of the step."""
-        end = floored(now, self.step)
-        return end - int(self.history) - SLACK, end
 
 
 @dataclass(frozen=True, slots=True)

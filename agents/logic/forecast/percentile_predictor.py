@@ -54,11 +54,6 @@ class PercentileSettings:
     margin: float = 0.0
     utilization: float = 1.0
 
-    def span(self, now: float) -> tuple[int, int]:
-        """First and last second of the history to ask for: it ends with the last whole minute."""
-        end = floored(now, 60)
-        return end - int(self.history), end
-
 
 class LinearScale:
     """Where linear buckets start, and the bucket of each value. The last bucket takes all values above the maximum."""

@@ -35,8 +35,7 @@ def test_estimates_are_upstreams(vector: Json) -> None:
                 percentile_predictor.read(block)
             continue
         settings = percentile_predictor.read(block)
-        first, last = settings.span(1e9)
-        assert (last - first, settings.step) == (expected["query"]["span_s"], expected["query"]["step_s"])
+        assert (int(settings.history), settings.step) == (expected["query"]["span_s"], expected["query"]["step_s"])
         found = by_label(inputs, aggregated=settings.aggregated)
         mine = {key: percentile_predictor.estimate(samples, settings) for key, samples in found.items()}
         assert mine.keys() == expected["values"].keys()
