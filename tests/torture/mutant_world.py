@@ -50,6 +50,8 @@ PERIOD = 10_000
 """Milliseconds of a round."""
 MOST_KILLS = 3
 """Of one pod, until it has what it needs."""
+LIVES = 200
+"""Rounds before the first trouble: longer than a pause of the webhook, so that new pods are due a patch on both sides of one."""
 LONG = int(fast_pipeline_settings.UPDATES.expires / (PERIOD / 1000)) + 10
 """Rounds in which a plan expires."""
 
@@ -104,7 +106,7 @@ class MutantWorld:
             rounds = simulate(
                 LogContext.of(self.log, self.topics, NAME), fast_pipeline_settings.stages(self.topics.partitions), world, grid
             )
-            self._live(rounds, 60)
+            self._live(rounds, LIVES)
             self.to_freeze = True
             self._live(rounds, 30)
             self.at_work = False
