@@ -12,12 +12,20 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from operator import sub
 
-from agents.backtest.event_runner import ConcludedTurn, EventRunner, RecommenderRunner, RoutedEvent, covers
-from agents.backtest.recorded_containers import AdvisedAmounts
-from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
+from agents.backtest.event_runner import (
+    KILLS,
+    SCORED_FACTS,
+    ConcludedTurn,
+    EventRunner,
+    Frame,
+    RecommenderRunner,
+    Recording,
+    RoutedEvent,
+    covers,
+)
+from agents.backtest.recorded_containers import AdvisedAmounts, SimulatedUpdates
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import SampleRows, Score
-from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.backtest.workload_sums import ContainerSums
 from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, Decided

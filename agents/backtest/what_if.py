@@ -17,8 +17,7 @@ from datetime import datetime
 from math import nan
 from typing import NamedTuple
 
-from agents.backtest.event_runner import EventRunner, RoutedEvent, StageTurn
-from agents.backtest.recording import Recording
+from agents.backtest.event_runner import EventRunner, Recording, RoutedEvent, StageTurn
 from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided
 from agents.logic.vertical.decision_builder import RecommendationBatch

@@ -6,7 +6,8 @@ setting that may be unset. Every other text is read by the setting's own type.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from pydantic import BaseModel, SecretStr
 
@@ -72,3 +73,8 @@ def _entries(name: str, text: str) -> object:
     except ValueError:
         why = "which begins like a JSON list and is none"
         raise BadInput(f'{name} is \'{text}\', {why}: write shop,web or ["shop", "web"]') from None
+
+
+def is_of_namespaces(patterns: Sequence[str], namespace: str) -> bool:
+    """Whether a namespace is one of those that `--namespace` names, also by patterns such as `shop-*`; all are without any."""
+    return not patterns or any(fnmatchcase(namespace, pattern) for pattern in patterns)

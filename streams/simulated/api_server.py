@@ -26,7 +26,7 @@ from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube import quantities, refusals
 from streams.clients.kube.api import Api, ApiRequest, ApiResponse
 from streams.errors import BadInput
-from streams.simulated import kube_json, scheduling_changes
+from streams.simulated import kube_json
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.pod_admission import ApiRefusal, not_found
 
@@ -181,7 +181,7 @@ class KubernetesPaths:
             if match is not None:
                 # an empty patch is a look: it must not make a new version of the node
                 change = msgspec.json.decode(body) if method == "PATCH" else {}
-                return HTTPStatus.OK, scheduling_changes.node_json(
+                return HTTPStatus.OK, kube_json.node_json(
                     nodes.patch(match["name"], change) if change else nodes.find(match["name"])
                 )
             if "fieldSelector" in query:
@@ -191,7 +191,7 @@ class KubernetesPaths:
             return HTTPStatus.OK, {
                 "kind": "NodeList",
                 "apiVersion": "v1",
-                "items": [scheduling_changes.node_json(node) for node in labelled],
+                "items": [kube_json.node_json(node) for node in labelled],
             }
 
     def _resize(self, namespace: str, name: str, body: _ResizeBody) -> None:

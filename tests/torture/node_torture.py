@@ -32,7 +32,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment
-from streams.simulated.scheduling_changes import SchedulingChanges
+from streams.simulated.kube_json import SchedulingChanges
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics

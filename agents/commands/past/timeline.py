@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Literal
 
-from agents.commands.recommend import namespace_patterns
 from agents.processes.signals import stoppable
-from agents.settings import event_times, log_factory
+from agents.settings import event_times, log_factory, setting_texts
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, note
@@ -86,7 +85,7 @@ class TimelineFilter:
             return True
         if workload is None:
             return "/" not in key
-        return namespace_patterns.takes(self.namespaces, workload.split("/")[1])
+        return setting_texts.is_of_namespaces(self.namespaces, workload.split("/")[1])
 
 
 def is_called(key: str, asked: str) -> bool:

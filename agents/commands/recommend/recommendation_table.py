@@ -14,8 +14,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Literal
 
-from agents.commands.recommend import namespace_patterns, target_caps
+from agents.commands.recommend import target_caps
 from agents.commands.recommend.target_caps import TargetCap
+from agents.settings import setting_texts
 from agents.why import leak_texts
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import DeliveredRisk, delivered_risks
@@ -229,7 +230,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
     def wanted(key: str) -> bool:
         cluster, namespace, *_ = key.split("/", 2)
-        return cluster == context.cluster and namespace_patterns.takes(patterns, namespace)
+        return cluster == context.cluster and setting_texts.is_of_namespaces(patterns, namespace)
 
     reader = ContainerRequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))

@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agents.commands.recommend import namespace_patterns
 from agents.logic.replicas import fleet_recommendations
 from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
-from agents.settings import log_factory
+from agents.settings import log_factory, setting_texts
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, note
@@ -110,7 +109,7 @@ def print_rows(
 
 def is_of(workload: str, namespaces: Sequence[str]) -> bool:
     """Whether a workload, by its key, is in one of these namespaces; in any, where none is given."""
-    return namespace_patterns.takes(namespaces, workload.split("/")[1])
+    return setting_texts.is_of_namespaces(namespaces, workload.split("/")[1])
 
 
 def read_fleet(context: LogContext, now: datetime) -> Fleet:

@@ -7,11 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from agents.commands.recommend import namespace_patterns, recommendation_table, request_totals, scan_sources, scan_table
+from agents.commands.recommend import recommendation_table, request_totals, scan_sources, scan_table
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.recommend.scan_sources import Scanned
 from agents.commands.recommend.scan_table import ScanForm
 from agents.processes.signals import stoppable
+from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
 from agents.settings.loading import LoadedSettings
 from agents.terminal.output import data, note
@@ -109,7 +110,7 @@ def _scanned(settings: Settings, source: ScanSource) -> Scanned:
 
 
 def _named(namespace: str, flags: ScanFlags) -> bool:
-    return namespace_patterns.takes(flags.namespaces, namespace)
+    return setting_texts.is_of_namespaces(flags.namespaces, namespace)
 
 
 def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:

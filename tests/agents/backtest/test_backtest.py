@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from agents.backtest import backtest
+from agents.backtest.event_runner import Recording
 from agents.backtest.partial_scores import ResourceSums
 from agents.backtest.recorded_containers import RecordedContainers
-from agents.backtest.recording import Recording
 from agents.logic.validation.events import refuse
 from agents.run.stage_runner import Runner
 from streams.log_context import LogContext

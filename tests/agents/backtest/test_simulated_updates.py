@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.backtest.recorded_containers import RecordedContainers
-from agents.backtest.simulated_updates import SimulatedUpdates
+from agents.backtest.recorded_containers import RecordedContainers, SimulatedUpdates
 from agents.logic.governing_policies import PolicyRecord, WorkloadPolicy
 from agents.logic.updates.candidate import PodSituation, reasons
 from agents.logic.updates.pod_advice import AlikePods, Bounding, WorkloadAdvice
