@@ -25,8 +25,8 @@ from agents.settings import loading
 from agents.settings.all_settings import Settings
 from agents.settings.loading import nested
 from agents.verify.verifiable_copy import export
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.log.file_log import FileLog
 from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog

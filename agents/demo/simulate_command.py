@@ -28,8 +28,8 @@ from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.units import Fraction
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.errors import BadInput
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

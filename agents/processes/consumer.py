@@ -32,14 +32,14 @@ from streams.clients.kube.event_recorder import EventRecorder, RecordEvent
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
+from streams.consumers.evictor import AdmissionLease, FindObjection, evictor, nothing_objects
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
-from streams.consumers.pods.evictor import AdmissionLease, FindObjection, evictor, nothing_objects
-from streams.consumers.pods.resizer import resizer
-from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
+from streams.consumers.resizer import resizer
+from streams.consumers.vpa_status_consumer import StatusConsumer, StatusOptions
 from streams.errors import BadInput, GiveUp, UllageError
 from streams.log.log_port import Log
 from streams.log_context import LogContext

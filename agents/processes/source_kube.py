@@ -29,11 +29,11 @@ from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
 from schemas.policies.ehpa import EhpaChanged
 from streams import yaml_reader
+from streams.admin import kafka_users
 from streams.clients.kube import commanding_objects
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
-from streams.log import open_log
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
 from streams.sources.kube.publish.cluster_control import ControlDoor
@@ -136,7 +136,7 @@ def _priorities(settings: Settings) -> PrioritiesMap | None:
 
 def _why_open(settings: Settings) -> str | None:
     """Why anybody may command through this log; None when only those with rights may."""
-    return None if settings.log.kind != "kafka" else open_log.why_open(log_factory.connection(settings))
+    return None if settings.log.kind != "kafka" else kafka_users.why_open(log_factory.connection(settings))
 
 
 class _Readiness:

@@ -1,10 +1,12 @@
 """Kafka's users as a file says: each signs in by SCRAM-SHA-512 with its password, and has exactly the rights of the file.
 
 The Helm chart writes the file for a Kafka of its own. Users whose names have a given beginning and are not in the file lose login
-and rights; nobody else is touched.
+and rights; nobody else is touched. Without logins or rights whoever reaches a Kafka can write into it, and so command.
 """
 
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +25,12 @@ from kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka.errors import NoError
+from kafka.errors import ClusterAuthorizationFailedError, NoError, SecurityDisabledError
 
 from streams import typed_json, yaml_reader
 from streams.errors import BadInput, LogUnavailable
+from streams.log.kafka_connection import KafkaConnection, split_address
+from streams.log.kafka_errors import translated_errors
 
 MOST_BYTES = 1 << 20
 RIGHT = "Alter on the cluster"
@@ -157,3 +161,36 @@ def _add(client: KafkaAdminClient, rules: list[ACL]) -> None:
 def _require(done: bool, otherwise: str) -> None:
     if not done:
         raise LogUnavailable(otherwise)
+
+
+def why_open(where: KafkaConnection) -> str | None:
+    """Why anybody may write, as a sentence; None when only those with rights may. Raises LogUnavailable and BadInput."""
+    # Who is on this machine could do the same without a Kafka that nobody else can reach.
+    if all(_is_loopback(split_address(broker)[0]) for broker in where.addresses):
+        return None
+    if not where.logs_in:
+        return f"Kafka '{where.brokers}' lets us in without a login, so whoever reaches it can write what people decide"
+    return None if checks_rights(where) else f"Kafka '{where.brokers}' checks no rights, so whoever logs in can write anything"
+
+
+def checks_rights(where: KafkaConnection) -> bool:
+    """Whether this Kafka has an authorizer. Raises LogUnavailable and BadInput."""
+    cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+    wanted = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, cluster)
+    with translated_errors(where, "asking which rights it checks", right="nothing"):
+        client = KafkaAdminClient(**where.options())
+        try:
+            client.describe_acls(wanted)
+        except SecurityDisabledError:
+            return False
+        except ClusterAuthorizationFailedError:  # to refuse the question is to check rights
+            return True
+        finally:
+            client.close()
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

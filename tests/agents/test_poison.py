@@ -19,8 +19,8 @@ from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import Codec
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.decision_view import DecisionView
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record

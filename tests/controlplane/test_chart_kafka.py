@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from agents.run.stage_topics import stage_names
+from streams.admin import kafka_users
 from streams.broker import BrokerSettings, jars, preflight
 from streams.broker.preflight import free_ports
 from streams.errors import LogUnavailable
-from streams.log import open_log
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
@@ -173,7 +173,7 @@ def kafka(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Char
 def test_processes_of_the_chart_sign_in_and_its_log_is_not_open(kafka: ChartKafka) -> None:
     with KafkaLog(kafka.of("worker")) as log:
         assert log.partitions("ullage.control.v1") == 4
-    assert open_log.checks_rights(kafka.connection())
+    assert kafka_users.checks_rights(kafka.connection())
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS

@@ -17,7 +17,7 @@ from schemas.policies.vertical import BoostKind, StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_acting import CLUSTER, ActingScene

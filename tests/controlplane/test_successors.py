@@ -33,7 +33,7 @@ from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
-from streams.consumers.pods.evictor import evictor
+from streams.consumers.evictor import evictor
 from streams.log_context import LogContext
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane

@@ -17,7 +17,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction, Seconds
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from tests.controlplane.group_scene import GroupScene
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World

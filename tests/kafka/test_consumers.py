@@ -14,7 +14,7 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.codec.event_codec import Codec
-from streams.consumers.pods.evictor import evictor
+from streams.consumers.evictor import evictor
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext

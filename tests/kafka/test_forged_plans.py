@@ -12,8 +12,8 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.codec.dead_letters import FORGED
 from streams.codec.event_codec import Codec
 from streams.codec.plan_attestations import PLAN_TOPICS, TOPIC
+from streams.consumers.evictor import evictor
 from streams.consumers.executing import plan_evidence
-from streams.consumers.pods.evictor import evictor
 from streams.errors import LogUnavailable
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext

@@ -19,11 +19,10 @@ from agents.cli import run
 from agents.demo.demo_settings import Day
 from agents.run.stage_topics import stage_names
 from schemas.outcomes import ActionFinished
-from streams.admin import topic_admin
+from streams.admin import kafka_users, topic_admin
 from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import LogUnavailable
-from streams.log import open_log
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
@@ -136,9 +135,9 @@ def test_tls_to_a_broker_without_it_is_said(broker: str) -> None:
 
 
 def test_a_kafka_that_checks_no_rights_is_told_from_one_that_does(kafka: SecuredKafka, broker: str) -> None:
-    assert open_log.checks_rights(kafka.connection())
-    assert open_log.checks_rights(kafka.connection("nobody"))
-    assert not open_log.checks_rights(KafkaConnection(broker))
+    assert kafka_users.checks_rights(kafka.connection())
+    assert kafka_users.checks_rights(kafka.connection("nobody"))
+    assert not kafka_users.checks_rights(KafkaConnection(broker))
 
 
 def _told(where: KafkaConnection) -> str:

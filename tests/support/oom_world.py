@@ -34,8 +34,8 @@ from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolic
 from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import is_of_a_clock
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode

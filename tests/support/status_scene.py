@@ -25,7 +25,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
+from streams.consumers.vpa_status_consumer import StatusConsumer, StatusOptions
 from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -15,8 +15,8 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
 from streams.clients.cluster_port import Patch, Pod
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog

@@ -27,9 +27,9 @@ from schemas.units import Seconds
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.holder_lease import HolderLease, leases
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.kafka_connection import KafkaConnection

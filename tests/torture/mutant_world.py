@@ -25,10 +25,10 @@ from schemas.names import PodName
 from schemas.units import Seconds
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import DURATION, HolderLease
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.consumers.webhook.admission import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.memory_log import MemoryLog

@@ -131,10 +131,10 @@ def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None,
 
 
 def _require_rights(settings: Settings) -> None:
-    from streams.log import open_log  # Kafka's client is heavy, and other logs do without
+    from streams.admin import kafka_users  # Kafka's client is heavy, and other logs do without
 
     # in a log without logins a stranger's ControlChanged would evict pods as well as ours
-    why = open_log.why_open(log_factory.answering_connection(settings))
+    why = kafka_users.why_open(log_factory.answering_connection(settings))
     if why is not None:
         raise BadInput(
             f"mode apply obeys whoever can write into the log. {why}. Give it logins and the rights of docs/security.md "

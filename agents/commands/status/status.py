@@ -154,9 +154,9 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
 
 def _open_log(settings: Settings) -> Iterator[StatusRow]:
     """A warning where whoever reaches the log can command."""
-    from streams.log import open_log  # Kafka's client is heavy, and other logs do without
+    from streams.admin import kafka_users  # Kafka's client is heavy, and other logs do without
 
-    why = open_log.why_open(log_factory.connection(settings))
+    why = kafka_users.why_open(log_factory.connection(settings))
     if why is not None:
         yield StatusRow("log", settings.log.brokers, "open", f"{why}; docs/security.md has the rights", warns=True)
 

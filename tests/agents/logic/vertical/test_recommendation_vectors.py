@@ -26,7 +26,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Place, PodName, Workload
 from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
-from streams.consumers.vpa_status.status_writer import container_resources
+from streams.consumers.vpa_status_writer import container_resources
 from tests.support.quantities import quantity
 from tests.support.recommendation_vectors import amounts, policy
 from tests.support.upstream_model import EPOCH, grown, settings

@@ -9,8 +9,8 @@ from schemas.names import Amounts
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Bytes, Seconds
 from streams.clients.cluster_port import Pod
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.errors import Unreachable
 from tests.support.consumer_scene import START, ConsumerScene, CountingClient, eviction_of, resize_of, scene_at_two
 

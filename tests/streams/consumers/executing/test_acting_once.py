@@ -13,10 +13,10 @@ from schemas.names import PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Seconds
 from streams import log_range
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.acting_consumer import encode_outcome
 from streams.consumers.executing.executor import Executor
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.errors import LogUnavailable, Unreachable
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.topics import TOPICS

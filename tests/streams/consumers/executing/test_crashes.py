@@ -13,9 +13,9 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.clients.cluster_port import Pod
 from streams.codec.event_codec import Codec
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.executor import Executor
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -13,10 +13,10 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.codec.event_codec import Codec, causes
+from streams.consumers.evictor import Evictions, evictor
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
-from streams.consumers.pods.evictor import Evictions, evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.log_context import LogContext
 from streams.topics import TOPICS
 from tests.support.attested_plans import with_attestations

@@ -17,15 +17,15 @@ from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.units import Bytes, Cores
 from streams.codec.plan_attestations import PLAN_TOPICS, TOPIC
+from streams.consumers.evictor import evictor
 from streams.consumers.executing import plan_evidence
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.plan_evidence import PATIENCE
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.expander_consumer import expander_consumer
 from streams.consumers.nodes.node_removal import NodeWorld
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
 from streams.consumers.replicas.scale_subresource import scaler
+from streams.consumers.resizer import resizer
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import Topics

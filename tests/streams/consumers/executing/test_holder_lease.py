@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.cluster_port import Pod
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.holder_lease import DURATION, HELD, HolderLease
-from streams.consumers.pods.evictor import evictor
 from streams.errors import LogUnavailable, Unreachable
 from streams.simulated.cluster import SimulatedCluster
 from tests.support.api_objects import ApiObjects

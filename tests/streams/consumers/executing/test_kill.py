@@ -33,8 +33,8 @@ import sys, time
 from streams.clients.kube.cluster_client import connect
 from streams.codec.event_codec import Codec
 from streams.log_context import LogContext
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
 from streams.log.file_log import FileLog
 from streams.topics import Topics
 

@@ -8,7 +8,7 @@ import pytest
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
-from streams.consumers.pods.resizer import LargestNodes
+from streams.consumers.resizer import LargestNodes
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import Topics

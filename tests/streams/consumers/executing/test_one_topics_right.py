@@ -29,9 +29,9 @@ from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Seconds
 from streams import compacted_copy
+from streams.consumers.evictor import evictor
 from streams.consumers.executing import plan_evidence
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.consumers.webhook.admission import Admission
 from streams.errors import BadInput
 from tests.support.admission_scene import NAMES, AdmissionScene

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from schemas.outcomes import Result
 from streams import own_faults
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.executor import Executor
-from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.consumers.webhook.controller_lookups import ControllerLookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint
 from streams.own_faults import MOST_IN_A_ROW, OwnFaults, TooManyFaultsError

@@ -10,7 +10,7 @@ from schemas.facts.nodes import NodeChanged
 from schemas.names import Amounts
 from schemas.outcomes import Result
 from schemas.units import Bytes, Cores
-from streams.consumers.pods.resizer import objection, resizer
+from streams.consumers.resizer import objection, resizer
 from streams.log.log_port import NewRecord
 from tests.support.consumer_scene import MIB, SMALL, START, ConsumerScene, resize_of, scene_at_two
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.outcomes import Result
-from streams.consumers.pods.evictor import AdmissionLease, evictor
+from streams.consumers.evictor import AdmissionLease, evictor
 from streams.consumers.webhook.registration import StatusLease
 from tests.support.api_objects import ApiObjects
 from tests.support.consumer_scene import eviction_of, scene_at_two

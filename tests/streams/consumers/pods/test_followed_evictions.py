@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
+from streams.consumers.evictor import evictor
 from streams.consumers.executing.handler import FOLLOWED
-from streams.consumers.pods.evictor import evictor
 from tests.support.consumer_scene import START, CountingClient, eviction_of, scene_at_two
 
 

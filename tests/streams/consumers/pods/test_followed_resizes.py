@@ -15,7 +15,7 @@ from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube.pod_objects import PodObject, read_pod
 from streams.consumers.executing.executor import LOOKS
 from streams.consumers.executing.handler import FOLLOWED
-from streams.consumers.pods.resizer import resizer
+from streams.consumers.resizer import resizer
 from streams.errors import GiveUp
 from streams.simulated.cluster import SimulatedCluster
 from tests.support.consumer_scene import MIB, START, ConsumerScene, CountingClient, resize_of, scene_at_two

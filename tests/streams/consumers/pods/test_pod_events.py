@@ -11,8 +11,8 @@ from schemas.decision_subjects import Subject
 from schemas.outcomes import OutcomeDetail
 from streams.clients.kube.api import Api
 from streams.clients.kube.event_recorder import EventRecorder, record_eviction
-from streams.consumers.pods.evictor import Evictions, evictor
-from streams.consumers.pods.resizer import Resizes
+from streams.consumers.evictor import Evictions, evictor
+from streams.consumers.resizer import Resizes
 from streams.errors import TryAgain, UnderWay
 from streams.simulated.api_server import SimulatedServer
 from tests.support.consumer_scene import eviction_of, open_permit, resize_of, scene_at_two

@@ -9,7 +9,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.names import Amounts
 from streams.clients.kube.vpa_status_client import VpaCondition, VpaStatus
-from streams.consumers.vpa_status.status_writer import desired_status
+from streams.consumers.vpa_status_writer import desired_status
 from tests.support.cluster_events import START, when
 
 NOW = when(START)

@@ -10,7 +10,7 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Dec
 from schemas.names import Amounts
 from streams.clients.kube.vpa_status_client import VpaStatus, VpaStatusMeta, VpaStatusObject, same
 from streams.consumers.executing.acting_consumer import RateLimit
-from streams.consumers.vpa_status.status_writer import StatusWriter
+from streams.consumers.vpa_status_writer import StatusWriter
 from tests.support.status_scene import AT
 
 NAMES = ("a", "b")

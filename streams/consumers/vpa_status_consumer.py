@@ -29,7 +29,7 @@ from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, RateLimit, encode_outcome
 from streams.consumers.executing.control_state import TickSilence
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.vpa_status.status_writer import StatusApi, StatusWriter, WrittenStatus
+from streams.consumers.vpa_status_writer import StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext

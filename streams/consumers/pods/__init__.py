@@ -1,1 +1,0 @@
-"""The consumers that change pods: evictor and resizer."""

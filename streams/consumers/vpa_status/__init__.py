@@ -1,1 +1,0 @@
-"""The consumer that writes what was decided into the status of VPA objects."""
