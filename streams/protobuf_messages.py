@@ -31,6 +31,7 @@ def classes(package: str, messages: Mapping[str, Fields]) -> dict[str, Any]:
         for field, number, kind, label in fields:
             of = {"type": _FIELD.TYPE_MESSAGE, "type_name": f".{package}.{kind}"} if isinstance(kind, str) else {"type": kind}
             message.field.add(name=field, number=number, label=label, **of)
+    # A pool of its own: in that of the process messages of others may have the same names.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}

@@ -1,7 +1,6 @@
 """URLs as people may see them: without the users, passwords and tokens that they may carry.
 
-It errs on the side of hiding: a password may contain characters that end the address in a valid URL, and clients quote a URL as
-it was given.
+It errs on the side of hiding.
 """
 
 import re
@@ -11,6 +10,7 @@ _HIDDEN = "(hidden)"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _IS_URL = re.compile(rf"\s*{_SCHEME}")
 _NEXT = rf"(?![\s,;'\"(\[<]\s*{_SCHEME})"
+# To the last @: a password may hold characters that end the address in a valid URL, and clients quote a URL as it was given.
 _USER = re.compile(rf"(?<=://)(?:{_NEXT}[^\n])*@")
 _QUOTED_USER = re.compile(rf"(?<=://)(?:{_NEXT}[^\n'\"<>])*@")
 _WITHOUT_SCHEME = re.compile(r"^(\s*(?:[\w.]+=)?)\S*:\S*@(?!sha256:)")

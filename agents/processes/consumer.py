@@ -26,7 +26,6 @@ from agents.terminal.output import note
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder, RecordEvent
 from streams.clients.kube.node_drain_client import NodeDrainClient
@@ -36,6 +35,7 @@ from streams.consumers.evictor import AdmissionLease, FindObjection, evictor, no
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.expander_consumer import BestOptions, expander_consumer
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.consumers.resizer import resizer

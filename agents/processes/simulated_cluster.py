@@ -40,11 +40,11 @@ from schemas.units import Bytes, Cores
 from schemas.well_known_labels import ADMISSION_NOTE
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.cluster_port import AdmissionHook, Patch, Pod, admit_unchanged
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.clients.kube.quantities import read_amounts
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue

@@ -81,6 +81,7 @@ class CertificateFolder:
 
     def current(self, at: datetime) -> ServingCertificate:
         """What is there, or a new one."""
+        # What is damaged is made anew, because it is our own.
         with suppress(OSError, BadInput):
             present = ServingCertificate(*((self.folder / name).read_bytes() for name in _FILES))
             if self.renewal.good(present, at):
@@ -186,6 +187,7 @@ class CertificateRotation:
             elif current == self._shown:
                 self._next = None
             elif self._next is None or self._next.certificate != current:
+                # Before anybody is told of it: an unusable one must not take the place of one that works.
                 self._check(current)
                 self._next = _Next(current)
             self._fault = ""
@@ -207,6 +209,7 @@ class CertificateRotation:
             return
         if self._next.trusted is None:
             self._next.trusted = self._clock()
+        # With the same authority there is nobody to wait for.
         same = self._shown is not None and self._next.certificate.authorities == self._shown.authorities
         if same or self._clock() - self._next.trusted >= self._settle:
             self._show(self._next.certificate)

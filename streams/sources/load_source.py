@@ -306,7 +306,7 @@ class LoadSource:
         since = max(until - self._options.history, self._progress(wish).newest or 0.0)  # after a restart, only what is missing
         try:
             return tuple(self._ask.history(wish.query, since=since, until=until))
-        except Unreachable:
+        except Unreachable:  # it is a TryAgain, too, and says that the server is away
             raise
         except TryAgain:
             return None

@@ -17,9 +17,9 @@ from schemas.decisions.plan_attestations import PLANS
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from tests.controlplane.api_requests import wait_for

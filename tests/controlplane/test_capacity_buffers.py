@@ -14,9 +14,9 @@ from schemas.facts.node_groups import CapacityBufferGone, CapacityBufferSeen
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.api import Api
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.node_removal import NodeWorld
 from tests.controlplane import capacity_buffer_type
 from tests.controlplane.api_requests import wait_for

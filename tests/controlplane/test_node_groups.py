@@ -17,11 +17,11 @@ from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.codec.event_codec import Codec
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

@@ -17,7 +17,6 @@ from schemas.outcomes import ActionFinished, OutcomeDetail
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from schemas.well_known_labels import TO_BE_DELETED
-from streams.clients.kube.capacity_buffer_client import BufferMeta, BufferObject
 from streams.clients.kube.event_recorder import ObjectEvent
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
@@ -25,6 +24,7 @@ from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import BufferMeta, BufferObject
 from streams.consumers.nodes.node_removal import NodeWorld, RemovalOptions
 from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog

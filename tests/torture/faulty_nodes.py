@@ -26,11 +26,11 @@ from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsOptions, connect
 from streams.clients.aws.ec2_instances import read_table
 from streams.clients.kube.api import Api
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.holder_lease import HolderLease, leases
 from streams.consumers.nodes import group_size
 from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.consumers.nodes.node_removal import NodeRemoval, NodeWorld, RemovalOptions
 from streams.errors import EdgeError, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection

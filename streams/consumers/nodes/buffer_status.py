@@ -1,4 +1,4 @@
-"""Writes the status of a CapacityBuffer: for how many pods nodes are to have room, or why for none.
+"""Reads and writes the status of a CapacityBuffer: for how many pods nodes are to have room, or why for none.
 
 Source of the fields, conditions and reasons: common.go in capacitybuffer/common, and pod_list_processor.go in
 processors/capacitybuffer. Conditions of others are kept.
@@ -7,13 +7,60 @@ processors/capacitybuffer. Conditions of others are kept.
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
+
 from schemas import times
 from schemas.decisions.node_updates import BufferStatusPlanned
 from schemas.facts.node_groups import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
 from schemas.outcomes import OutcomeDetail, Result
-from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
+from streams.clients.kube import api_paths
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
 from streams.clients.kube.json_objects import Json
 from streams.consumers.executing.handler import ActPermit, HandlerResult
+
+_GROUP, _PLURAL = "/apis/autoscaling.x-k8s.io/v1beta1", "capacitybuffers"
+
+
+class BufferMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Which object this is, in which version."""
+
+    name: str
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class BufferObject(msgspec.Struct, frozen=True):
+    """A CapacityBuffer with its status as the server has it."""
+
+    metadata: BufferMeta
+    status: dict[str, object] = {}
+
+
+class CapacityBufferClient:
+    """The buffers behind one API server. Every call raises Unreachable, TryAgain and GiveUp, and nothing else."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def buffer(self, namespace: str, name: str) -> BufferObject | None:
+        """The buffer; None when there is none."""
+        return self._api.find(ApiRequest(_path(namespace, name), "reading CapacityBuffer", f"{namespace}/{name}"), BufferObject)
+
+    def write(self, read: BufferObject, status: Json) -> None:
+        """Merge this into the status of the buffer that was read."""
+        about = read.metadata
+        # With the version that was read, so that the server refuses to overwrite somebody else's change.
+        body = {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": status}
+        path, name = f"{_path(about.namespace, about.name)}/status", f"{about.namespace}/{about.name}"
+        request = ApiRequest(path, "writing the status of CapacityBuffer", name, "PATCH", body, MERGE_PATCH)
+        accepted_body(self._api.send(request), request)
+
+
+def _path(namespace: str, name: str) -> str:
+    return api_paths.scoped(_GROUP, namespace, _PLURAL, name)
+
 
 PROVISIONING = "Provisioning"
 

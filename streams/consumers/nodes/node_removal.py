@@ -17,11 +17,11 @@ from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import GroupInstance
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
 from streams.consumers.executing.handler import ActPermit, HandlerResult
 from streams.consumers.nodes import group_size, node_events, removal_marks
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.errors import EdgeError, GiveUp, TryAgain, UnderWay, Unreachable
 
 

@@ -93,7 +93,7 @@ class UsageHistory:
         """The result, in halves where the server refuses the whole."""
         try:
             return self.server.query_range(query, TimeRange(moments[0], moments[-1], self.step))
-        except Unreachable:
+        except Unreachable:  # it is a TryAgain, too, and halves would find nobody either
             raise
         except (GiveUp, TryAgain):  # the result may be too large for the server
             if len(moments) == 1:

@@ -11,13 +11,13 @@ import pytest
 
 from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api, ApiResponse
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.json_objects import AppliedObjects, PlainObjects
 from streams.clients.kube.label_selectors import LabelSelectedPods
 from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.consumers.executing import holder_lease
+from streams.consumers.nodes.buffer_status import CapacityBufferClient
 from streams.errors import GiveUp, TryAgain
 from streams.sources.kube.watch import watched_resources
 
