@@ -37,6 +37,7 @@ def run(tokens: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
     try:
         code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        # here, where a pipe or a disk that takes no more is still told in a sentence of ours
         sys.stdout.flush()
     # `ullage tap ... | head` ends so: the reader has what it wanted
     except BrokenPipeError:
@@ -51,6 +52,7 @@ def run(tokens: Sequence[str]) -> int:
         return _fail(f"what was to be written could not be{where}: {error.strerror}{hint}", FAILED)
     except (CycloptsError, UllageError, KeyboardInterrupt, Stop) as error:
         return _ended(error)
+    # most commands return nothing
     return code if isinstance(code, int) else FINE
 
 
@@ -77,6 +79,7 @@ def _ended(error: BaseException) -> int:
     match error:
         case CycloptsError():
             return _fail(f"{error}\nTry: {' '.join(('ullage', *(error.command_chain or ())))} --help", USAGE)
+        # before UllageError, which it is as well
         case BadInput():
             return _fail(str(error), USAGE)
         case UllageError():

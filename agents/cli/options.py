@@ -110,6 +110,7 @@ class SettingsOptions:
         # in this order: what a recorded log fits gives way to --set, and --set to the short flags
         flags = self._of_the_log()
         flags |= dict(_split(item) for item in self.set)
+        # as texts, so that they are read by the same rule as those of `--set`
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
         short = {"cluster.name": self.cluster, "log.brokers": self.brokers}
         flags |= {name: value for name, value in short.items() if value is not None}

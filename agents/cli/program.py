@@ -149,6 +149,7 @@ for number, (title, commands) in enumerate(_GROUPS.items()):
             command.group, command.help_epilogue = (group,), _example(command.name[0])
             app.command(command)
         else:
+            # a function has no hyphen in its name, and a command may have
             app.command(command, group=group, help_epilogue=_example(command.__name__.replace("_", "-")))
 # `import` is a word of Python, so no function can have the command's name
 app.command(looking_back.import_, name="import", group="The log", help_epilogue=_example("import"))

@@ -22,7 +22,7 @@ from rich.text import Text
 from agents.demo import event_narration
 from agents.demo.day_state import DayState, WorkloadRow
 from agents.demo.usage_curve import SLICE_SECONDS
-from agents.terminal.terminal_escaping import visible
+from agents.terminal.output import visible
 from schemas.outcomes import Action
 
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -89,6 +89,7 @@ def context_name(cluster: ClusterSettings) -> str | None:
     """A name for the cluster after its context in the kubeconfig, of an ARN its last part; None without a context."""
     files = None if in_pod(cluster) else _files(cluster)
     context = None if files is None else cluster.context or _current_context(files)
+    # a name of a cluster begins with a letter or a digit, and ends up in keys
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", (context or "").rpartition("/")[2]).lstrip("._-")[:63]
     return name or None
 

@@ -54,6 +54,7 @@ class ServerSettings(SettingsGroup):
         if self.certificate is not None and self.certificate_folder is not None:
             msg = f"{group}.certificate is given, so {group}.certificate_folder, for one of its own, makes no sense"
             raise ValueError(msg)
+        # else it would be renewed at every look
         if self.renew_hours >= self.certificate_hours:
             hours = f"{self.renew_hours:g}, which is not below certificate_hours, {self.certificate_hours:g}"
             raise ValueError(f"{group}.renew_hours is {hours}")

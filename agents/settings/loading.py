@@ -85,6 +85,7 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
         settings = Settings.model_validate(nested(merged))
     except ValidationError as error:
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
+    # as somebody wrote them: a sentence about a value must show what stands in the file
     values = flat(_dump(settings)) | merged
     wrong = all_settings.reasons(settings)
     if sentences := [
@@ -188,6 +189,7 @@ def _secret(variable: str, path: str) -> str:
             read = file.read(MOST_SECRET + 1)
         if len(read) > MOST_SECRET:
             raise BadInput(f"{names} holds more than {MOST_SECRET} bytes: it is no setting")
+        # most files end in a line break, which is no part of the value
         return read.decode("utf-8").strip()
     except OSError as error:
         raise BadInput(f"{names} cannot be read: {error.strerror}") from None

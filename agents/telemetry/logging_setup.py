@@ -21,7 +21,7 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from agents.run.current_process_part import PRESENT
-from agents.terminal.terminal_escaping import visible, visible_line
+from agents.terminal.output import visible, visible_line
 from schemas.units import Seconds
 from streams.url_redaction import without_password
 

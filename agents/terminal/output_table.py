@@ -16,8 +16,7 @@ from typing import Literal
 import orjson
 
 from agents.terminal import output
-from agents.terminal.output import data
-from agents.terminal.terminal_escaping import visible_line
+from agents.terminal.output import data, visible_line
 
 OutputForm = Literal["table", "wide", "json", "yaml", "csv", "md"]
 TextForm = Literal["table", "wide", "json", "yaml"]

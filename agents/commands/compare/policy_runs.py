@@ -18,7 +18,7 @@ from agents.backtest.policy_comparison import PolicyScore, figures
 from agents.backtest.price_list import PriceList
 from agents.backtest.scoring import SampleRows, Score
 from agents.backtest.workload_sums import ContainerSums
-from agents.commands.compare import trace_backtest
+from agents.commands.compare import backtest_command
 from agents.commands.compare.what_if_command import settings_of
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN, VerticalSettings
@@ -108,10 +108,10 @@ def run(  # noqa: PLR0913, PLR0917  # what is compared, and how
 ) -> list[PolicyScore]:
     """A score for each policy. `settings` are those of the command line, for policies that no stage decides.
 
-    `jobs`: processes for each policy, as `trace_backtest.scored` has it. `samples`: a folder that gets each sample of each policy
+    `jobs`: processes for each policy, as `backtest_command.scored` has it. `samples`: a folder that gets each sample of each policy
     that stages decide by.
     """
-    trace_backtest.require_jobs(jobs)
+    backtest_command.require_jobs(jobs)
     scores: dict[str, PolicyScore] = {}
     done: PartialScore | None = None
     for number, spec in enumerate(specs):
@@ -151,7 +151,7 @@ def played(
 ) -> PartialScore:
     """One policy over a trace, a log file or an incident file. Raises BadInput."""
     if not recorded_log.is_log(file):
-        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True, samples=samples, mode=mode)
+        return backtest_command.scored(file, settings, jobs=jobs, by_workload=True, samples=samples, mode=mode)
     if mode is not None:
         raise BadInput(f"'{file}' has policies, which say how pods are changed; only a usage trace is changed as '@' says")
     fitted = recorded_log.reading(settings, file)

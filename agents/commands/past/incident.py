@@ -12,8 +12,7 @@ from agents.processes.signals import stoppable, until_stopped
 from agents.run.pipeline import stages
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
-from agents.terminal.output import ProgressLine, note, sentence
-from agents.terminal.terminal_escaping import visible_line
+from agents.terminal.output import ProgressLine, note, sentence, visible_line
 from agents.verify import committed_turns
 from agents.verify.verifiable_copy import copied_topics
 from streams.errors import BadInput

@@ -15,7 +15,7 @@ from rich.text import Text
 from agents.demo import day_screen
 from agents.telemetry import logging_setup
 from agents.terminal import output
-from agents.terminal.terminal_escaping import visible, visible_line
+from agents.terminal.output import visible, visible_line
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202ereversed\x7f\udc80"
 SHOWN = "\\u001b]0;owned\\u0007\\u001b[2J\\u009b31m\\u202ereversed\\u007f\\udc80"

@@ -15,7 +15,7 @@ import pytest
 from agents import cli
 from agents.backtest.partial_scores import PartialScore
 from agents.backtest.workload_sums import SIDES
-from agents.commands.compare import trace_backtest
+from agents.commands.compare import backtest_command
 from agents.processes import worker_processes
 from agents.processes.worker_processes import Report
 from agents.run import python_gc
@@ -71,7 +71,7 @@ def as_bytes(part: PartialScore) -> bytes:
 @pytest.mark.parametrize("order", ["timestamp_s, pod, container", "pod, container, timestamp_s"])
 def test_any_number_of_processes_gives_the_same_score_to_the_last_bit(order: str, tmp_path: Path) -> None:
     file = trace(tmp_path / "usage.parquet", order=order)
-    one, two, three = (trace_backtest.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2, 3))
+    one, two, three = (backtest_command.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2, 3))
     card = one.card()
     assert card.kills.recorded > 9 < card.kills.would_be
     assert (card.containers, len(one.totals("ours")), card.alone is None, card.changes > 50) == (46, 11, False, True)
@@ -96,7 +96,7 @@ def test_a_scrape_that_is_set_aside_is_set_aside_whole(tmp_path: Path, capsys: p
     file = tmp_path / "usage.parquet"
     with duckdb.connect() as db:
         db.execute(_SELDOM.format(path=file))
-    one, two = (trace_backtest.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2))
+    one, two = (backtest_command.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2))
     assert one.dead_letters > 0
     assert as_bytes(one) == as_bytes(two)
     assert "scoring again in one process" in capsys.readouterr().err
@@ -105,12 +105,12 @@ def test_a_scrape_that_is_set_aside_is_set_aside_whole(tmp_path: Path, capsys: p
 @pytest.mark.parametrize("jobs", [0, -1])
 def test_no_process_is_refused(jobs: int) -> None:
     with pytest.raises(BadInput, match=f"--jobs {jobs} does nothing"):
-        trace_backtest.scored(Path("no.parquet"), Settings(), jobs=jobs)
+        backtest_command.scored(Path("no.parquet"), Settings(), jobs=jobs)
 
 
 def test_a_small_trace_is_scored_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_processes, "run", lambda *_: pytest.fail("a process was started"))
-    assert trace_backtest.scored(trace(tmp_path / "usage.parquet", where="and m < 30"), Settings(), jobs=None).rows > 0
+    assert backtest_command.scored(trace(tmp_path / "usage.parquet", where="and m < 30"), Settings(), jobs=None).rows > 0
 
 
 def work(report: Report, number: int) -> int:
