@@ -108,8 +108,8 @@ def run(  # noqa: PLR0913, PLR0917  # what is compared, and how
 ) -> list[PolicyScore]:
     """A score for each policy. `settings` are those of the command line, for policies that no stage decides.
 
-    `jobs`: processes for each policy, as `backtest_command.scored` has it. `samples`: a folder that gets each sample of each policy
-    that stages decide by.
+    `jobs`: processes for each policy, as `backtest_command.scored` has it. `samples`: a folder that gets each sample of each
+    policy that stages decide by.
     """
     backtest_command.require_jobs(jobs)
     scores: dict[str, PolicyScore] = {}
