@@ -27,19 +27,22 @@ from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommend
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import MemoryLimitFound, VpaConditionsDecided
 from schemas.facts import Fact, update_facts
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     CapacityBufferGone,
     CapacityBufferSeen,
     ExpanderPrioritiesGone,
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
+    NodeChanged,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
     NodeInstanceSeen,
+    NodeRemoved,
     ScalingActivityFailed,
 )
-from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen

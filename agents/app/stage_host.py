@@ -16,8 +16,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
 from agents.run import python_gc
-from agents.run.own_decision_cache import OwnDecisionCache
-from agents.run.partition_task import Task, TurnResult
+from agents.run.partition_task import OwnDecisionCache, Task, TurnResult
 from streams.clock_rules import Tick
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput

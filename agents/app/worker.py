@@ -27,7 +27,7 @@ from agents.app.topic_check import RecordBounds
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.run import rules_in_log
-from agents.run.own_decision_cache import OwnDecisionCache
+from agents.run.partition_task import OwnDecisionCache
 from agents.telemetry import logging_setup, process_parts
 from schemas import times
 from schemas.units import Seconds

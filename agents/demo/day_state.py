@@ -17,7 +17,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import DeliveredRisk, RequestsRecommended, delivered_risks
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
-from schemas.facts.node_groups import NodeInstanceGone, NodeInstanceSeen
+from schemas.facts.nodes import NodeInstanceGone, NodeInstanceSeen
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload

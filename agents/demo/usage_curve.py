@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from schemas import times
 from schemas.decisions.replica_plans import LoadForecast
-from schemas.facts.node_groups import NodeInstanceGone, NodeInstanceSeen
+from schemas.facts.nodes import NodeInstanceGone, NodeInstanceSeen
 
 SLICE_SECONDS = 1800
 

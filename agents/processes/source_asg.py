@@ -26,8 +26,7 @@ from agents.settings.all_settings import Settings
 from agents.settings.consumer_settings import AwsSettings
 from agents.telemetry import DependencyStatus, NodeGroupMetrics
 from agents.terminal.output import note
-from schemas.facts.node_groups import NodeTemplateSeen
-from schemas.facts.nodes import NodeTaint
+from schemas.facts.nodes import NodeTaint, NodeTemplateSeen
 from schemas.units import Seconds
 from streams.clients.aws import ec2_instances
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect

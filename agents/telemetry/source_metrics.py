@@ -11,7 +11,7 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
+from schemas.facts.nodes import NodeGroupGone, NodeGroupSeen
 from schemas.facts.sources import SourceReported
 from schemas.times import to_seconds
 from streams.clock_rules import FILL, PROBE, TICK

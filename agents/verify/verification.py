@@ -19,8 +19,7 @@ from agents.engine.stage import Stage
 from agents.run.partition_task import Task, TurnResult
 from agents.run.stage_runner import Runner, TaskStart
 from agents.verify import record_comparison
-from agents.verify.committed_turns import CommittedTurn
-from agents.verify.input_comparison import InputComparison
+from agents.verify.committed_turns import CommittedTurn, InputComparison
 from agents.verify.record_comparison import FieldCensus, PublishedRecord, PublishedRecords
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource

@@ -14,19 +14,20 @@ from schemas.decisions.node_updates import (
     SoftTaintPlanned,
 )
 from schemas.decisions.replica_plans import LoadForecast, MetricForecast, MetricProposal, ReplicasPlanned, ReplicasRefused
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     CapacityBufferGone,
     CapacityBufferSeen,
     ExpanderPrioritiesGone,
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
     NodeInstanceSeen,
     ScalingActivityFailed,
 )
-from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.update_facts import (

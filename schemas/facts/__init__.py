@@ -1,18 +1,21 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     CapacityBufferGone,
     CapacityBufferSeen,
     ExpanderPrioritiesGone,
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
+    NodeChanged,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
     NodeInstanceSeen,
+    NodeRemoved,
     ScalingActivityFailed,
 )
-from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, LoadHistoryRead, LoadQueryFailed, LoadScraped, ScaleSeen
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen

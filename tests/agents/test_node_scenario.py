@@ -12,7 +12,7 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, NodeTemplateSeen
+from schemas.facts.nodes import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, Result

@@ -18,8 +18,7 @@ from schemas.decisions.node_updates import (
     ScaleUpPlanned,
     SizeCorrectionPlanned,
 )
-from schemas.facts.node_groups import NodeGroupSeen, ScalingActivityFailed
-from schemas.facts.nodes import NodeTaint
+from schemas.facts.nodes import NodeGroupSeen, NodeTaint, ScalingActivityFailed
 from schemas.facts.scheduled_pods import PodToleration
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds

@@ -25,8 +25,7 @@ import numpy as np
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen
-from schemas.facts.nodes import NodeDetailsRemoved
+from schemas.facts.nodes import NodeDetailsRemoved, NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen
 from schemas.facts.scheduled_pods import PodPlacementRemoved
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result

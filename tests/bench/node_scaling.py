@@ -22,8 +22,7 @@ from agents.logic.nodes.growth.expanders import ExpanderContext
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
-from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
+from agents.logic.nodes.removal.drain_rules import DeletionParallelism, DisruptionBudgets, KnownControllers
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings

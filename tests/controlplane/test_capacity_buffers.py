@@ -10,7 +10,7 @@ import pytest
 
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import BufferStatusPlanned
-from schemas.facts.node_groups import CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.nodes import CapacityBufferGone, CapacityBufferSeen
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.api import Api

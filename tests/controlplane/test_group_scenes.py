@@ -2,8 +2,7 @@
 
 import pytest
 
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
+from schemas.decisions.node_updates import PODS_WAIT, NodeScalingHalted, RefusalCode, ScaleRefused
 from tests.controlplane.group_scene import DEVICE, GroupScene
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World

@@ -10,8 +10,14 @@ from typing import Any
 
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, ScalingActivityFailed
-from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
+from schemas.facts.nodes import (
+    NodeDetailsRemoved,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeTaint,
+    ScalingActivityFailed,
+)
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved
 from schemas.outcomes import OutcomeDetail, Result
 from tests.support.cluster_events import GIB, when

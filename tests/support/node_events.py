@@ -24,7 +24,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     BufferShown,
     CapacityBufferGone,
     CapacityBufferSeen,
@@ -32,14 +32,16 @@ from schemas.facts.node_groups import (
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     InterruptionKind,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
     NodeInstanceSeen,
+    NodeTaint,
     NodeTemplateSeen,
     ScalingActivityFailed,
 )
-from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import (
     AttachedVolume,

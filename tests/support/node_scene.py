@@ -14,8 +14,7 @@ from schemas.decisions.node_updates import (
     SoftTaintPlanned,
 )
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
-from schemas.facts.nodes import NodeDetailsChanged
+from schemas.facts.nodes import NodeDetailsChanged, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementChanged, PodShapeSeen
 from schemas.facts.sources import SourceReported

@@ -12,7 +12,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.facts.node_groups import NodeGroupSeen
+from schemas.facts.nodes import NodeGroupSeen
 from schemas.outcomes import ActionFinished, Result
 from tests.torture.node_cloud import END, RAISE, AwsAct
 

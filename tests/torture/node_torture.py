@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
-from schemas.facts.node_groups import NodeGroupSeen
+from schemas.facts.nodes import NodeGroupSeen
 from schemas.names import Amounts
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode

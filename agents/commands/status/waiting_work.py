@@ -15,10 +15,12 @@ from agents.run import stage_topics
 from schemas import times
 from schemas.catalogue import CATALOGUE, parse_wire_name
 from schemas.decisions.node_updates import (
+    PODS_WAIT,
     BufferStatusPlanned,
     ExpanderAsked,
     NodeRemovalPlanned,
     NodeScalingHalted,
+    RefusalCode,
     ScaleRefused,
     ScaleUpPlanned,
     SizeCorrectionPlanned,
@@ -26,7 +28,6 @@ from schemas.decisions.node_updates import (
 )
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode

@@ -13,11 +13,10 @@ from agents.logic.admission.admission_report import AdmissionPatch, ContainerCha
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
-from agents.logic.resources import limit_proportion, pod_acceptance, target_caps
-from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources import pod_acceptance, resource_lists, target_caps
 from agents.logic.resources.limit_ranges import Ranges
 from agents.logic.resources.pod_acceptance import Rules
-from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
+from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, UnscalableError, at
 from agents.logic.resources.target_caps import Cap, CapReason
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
@@ -173,7 +172,7 @@ def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges
     notes: tuple[str, ...] = ()
     if _values(standing.name, vpa) == ControlledValues.REQUESTS_AND_LIMITS:
         default = ranges.container.default if ranges.container else None
-        scaled, notes = limit_proportion.limits(
+        scaled, notes = resource_lists.limits(
             limit=standing.limits, request=standing.requests, recommended=target, default=default
         )  # fmt: skip
         limits = scaled or {}

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from agents.logic.admission.vpa_manifest import AdmissionSettings, CpuBoost, StartupBoostManifest
-from agents.logic.resources import limit_proportion
+from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, at
 from schemas import exact_quantity
 from schemas.exact_quantity import MOST, Quantity
@@ -51,7 +51,7 @@ def boost(
         requests[CPU] = _under(boosted, (container.limits or {}).get(CPU))
     elif values == ControlledValues.REQUESTS_AND_LIMITS:
         given = {"limit": container.limits, "request": container.requests, "recommended": {CPU: boosted}, "default": {}}
-        limit = (limit_proportion.limits(**given)[0] or {}).get(CPU)
+        limit = (resource_lists.limits(**given)[0] or {}).get(CPU)
         if limit is not None:
             limits[CPU] = limit
     return Boosted(base, requests, limits)

@@ -14,7 +14,7 @@ from agents.engine.tables.chunked_state import PartedState, StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, DeferredRecords, Recorded, Turn
 from agents.logic import governing_policies
-from agents.logic.conditions import condition_rules, unanswered_kills
+from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.governing_policies import Policies, PolicyRecord, TargetedVpas
@@ -94,7 +94,7 @@ class LimitedWorkloads:
         bound = None
         if governing is not None:
             recommended = self._targets.containers(workload, heartbeat) or ()
-            bound = unanswered_kills.condition_of(governing.policy, self._targets.kills(workload), recommended, at)
+            bound = condition_rules.condition_of(governing.policy, self._targets.kills(workload), recommended, at)
         before = self._said.get(workload)
         if bound is None:
             return None if self._said.remove(workload) is None else LimitChange(workload, None, governing)
@@ -327,7 +327,7 @@ class VpaConditions(PartedState):
             rival = "" if governing is None else f"{governing.namespace}/{governing.name}"
             return TargetKnowledge(0, (), rival), None
         pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
-        bound = unanswered_kills.condition_of(vpa, self.targets.kills(vpa.target), containers or (), at)
+        bound = condition_rules.condition_of(vpa, self.targets.kills(vpa.target), containers or (), at)
         blind = self.targets.blind_since(vpa.cluster)
         return TargetKnowledge(pods, containers, bound=bound, blind_since=blind), self.targets.live_requests(
             vpa.target, heartbeat

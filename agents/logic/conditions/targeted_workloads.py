@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.logic.conditions import unanswered_kills
-from agents.logic.conditions.unanswered_kills import UnansweredKills
+from agents.logic.conditions import condition_rules
+from agents.logic.conditions.condition_rules import UnansweredKills
 from agents.logic.guards.shared_guards import REPORTS_WITHIN
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
@@ -113,7 +113,7 @@ class TargetIndex:
         old = self.pods.get(uid)
         before = "" if old is None else old.workload
         former = () if old is None else old.kills
-        kills = unanswered_kills.seen_in(event, former) if isinstance(event, PodChanged) else ()
+        kills = condition_rules.seen_in(event, former) if isinstance(event, PodChanged) else ()
         # A pending pod does not match yet, as upstream has it, unless an init container of it has been killed: it may pend for
         # ever.
         there = isinstance(event, PodChanged) and (event.phase is not PodPhase.PENDING or bool(kills))

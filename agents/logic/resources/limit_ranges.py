@@ -4,8 +4,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.resources import resource_lists
-from agents.logic.resources.limit_proportion import UnscalableError, boundary, proportional, scaled
-from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container, Resources, at
+from agents.logic.resources.resource_lists import (
+    CPU,
+    MEMORY,
+    Advice,
+    Container,
+    Resources,
+    UnscalableError,
+    at,
+    boundary,
+    proportional,
+    scaled,
+)
 from schemas import exact_quantity
 from schemas.exact_quantity import Quantity
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitType

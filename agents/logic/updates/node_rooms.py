@@ -15,8 +15,7 @@ from agents.logic.updates.eviction_tolerance import is_there
 from agents.logic.updates.updater_records import PodRecord
 from schemas import times, units
 from schemas.catalogue import Event
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, ScalingActivityFailed
-from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.nodes import NodeChanged, NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeRemoved, ScalingActivityFailed
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, cluster_of
 

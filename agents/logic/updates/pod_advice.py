@@ -11,10 +11,9 @@ from typing import NamedTuple
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources import resource_lists, target_caps
-from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
 from agents.logic.resources.limit_ranges import NONE, Ranges
 from agents.logic.resources.pod_resources import service_class
-from agents.logic.resources.resource_lists import Advice, Container
+from agents.logic.resources.resource_lists import Advice, Container, UnscalableError, limit_amounts
 from agents.logic.resources.target_caps import CapReason, ContainerRule, ordered
 from agents.logic.updates import update_priority
 from agents.logic.updates.cap_sentences import Caps

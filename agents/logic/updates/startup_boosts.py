@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources import resource_lists
-from agents.logic.resources.limit_proportion import limit_amounts
+from agents.logic.resources.resource_lists import limit_amounts
 from agents.logic.updates.pod_advice import AlikePods, PodAdvice
 from agents.logic.updates.updater_records import NewestRecommendation, PodHistory, PodRecord
 from schemas import times

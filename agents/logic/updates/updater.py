@@ -21,7 +21,6 @@ from agents.logic.guards.shared_guards import Headcount
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import eviction_tolerance, node_rooms, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
-from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.eviction_tolerance import PodsBefore, ReplicaCounts
 from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.node_rooms import FreeRooms, PlannedRequests
@@ -30,7 +29,7 @@ from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_records import NO_HISTORY, LastPodFact, OpenPlan, PlansMade, PodHistory, PodRecord, TurnsTaken
 from agents.logic.updates.updater_state import UpdaterState
-from agents.logic.updates.workload_candidates import CandidateSearch
+from agents.logic.updates.workload_candidates import CandidateSearch, ClusterCandidates
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import Histograms
-from agents.logic.usage.hourly_minima import COLUMNS as _SERIES
-from agents.logic.usage.hourly_minima import HourlyMinima
-from agents.logic.usage.memory_peaks import MemoryPeaks
+from agents.logic.usage.memory_peaks import COLUMNS as _SERIES
+from agents.logic.usage.memory_peaks import HourlyMinima, MemoryPeaks
 from agents.logic.usage.pod_index import SEED
 from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
 from schemas.bounds import AMOUNT_LIMIT

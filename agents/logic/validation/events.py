@@ -3,14 +3,14 @@
 It knows only the event. A bad number in a histogram or in a plan cannot be taken back, so it is stopped here and set aside.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from agents.logic.nodes import scaler_settings
-from agents.logic.nodes.cluster import node_event_validation
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.replicas import forecaster_settings, scaling_event_validation
+from agents.logic.replicas import forecaster_settings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
 from agents.logic.updates import update_settings
@@ -21,15 +21,193 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.replica_scaling import LoadHistoryRead, LoadScraped
+from schemas.decisions.replica_plans import LoadForecast
+from schemas.facts.nodes import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
+    InstanceInterruptionNoticed,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
+from schemas.facts.replica_scaling import MOST_ROWS, HpaSeen, LoadHistoryRead, LoadScraped, ScaleSeen
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import (
+    ObjectMetadataChanged,
+    ObjectMetadataRemoved,
+    PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged,
+    ReplicaControllerRemoved,
+)
 from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled, MetricsScraped
 from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.outcomes import ActionFinished
-from schemas.policies import control
+from schemas.policies import control, scaling
 from schemas.policies.control import ControlChanged, StageRulesChanged
+from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.times import from_ms
+
+# Validates policies, facts and decisions about scaling: gives a sentence for each value that nobody may compute with.
+
+MOST_REPLICAS = scaling.MOST_COUNT
+"""The most replicas of one workload."""
+MOST_AGE = 86_400.0
+"""The most seconds between the rows of a scrape, which are of about one time, and between the values of a history."""
+
+
+def scaling_reasons(event: Event) -> Iterator[str]:
+    """Why an event must be refused; nothing for a good event, or for one of another capability."""
+    match event:
+        case LoadScraped():
+            yield from _scrape(event)
+        case LoadHistoryRead():
+            yield from _history(event)
+        case EhpaChanged():
+            yield from _replicas(event, "min_replicas", "max_replicas", "specific_replicas")
+            yield from _target(event.target)
+            yield from _spec(event)
+        case TimeSeriesPredictionChanged():
+            yield from bounds.number("window_seconds", event.window_seconds)
+            yield from _target(event.target)
+        case HpaSeen():
+            yield from _replicas(event, "min_replicas", "max_replicas", "current", "desired")
+            yield from scaling.amount_reasons(event.metrics, event.behavior)
+        case ScaleSeen():
+            yield from _replicas(event, "replicas", "status_replicas")
+        case LoadForecast():
+            yield from _decision_id(event.id)
+        case _:
+            pass
+
+
+def _replicas(event: object, *fields: str) -> Iterator[str]:
+    for field in fields:
+        yield from bounds.number(field, getattr(event, field), MOST_REPLICAS)
+
+
+def _spec(event: EhpaChanged) -> Iterator[str]:
+    """Check the amounts that a stage computes with."""
+    # Nobody computes with an object that cannot be carried out, and its owner reads why in its status.
+    if event.unsupported:
+        return
+    yield from scaling.amount_reasons(event.metrics, event.behavior)
+    if event.prediction is not None:
+        window = event.prediction.window_seconds
+        yield from bounds.number("prediction.predictionWindowSeconds", window, scaling.MOST_COUNT)
+
+
+def _target(key: str) -> Iterator[str]:
+    yield from bounds.workload_key("target_ref", key) if key else ()
+
+
+def _decision_id(text: str) -> Iterator[str]:
+    try:
+        DecisionId.parse(text)
+    except ValueError as error:
+        yield f"id: {error}"
+
+
+def _scrape(event: LoadScraped) -> Iterator[str]:
+    lengths = {name: len(getattr(event, name)) for name in ("workloads", "series", "values")}
+    if len(set(lengths.values())) > 1:
+        yield f"the columns of a scrape must be of equal length, not {lengths}"
+    yield from bounds.count("values", event.values, MOST_ROWS)
+    if len(event.ages) not in (0, len(event.values)):
+        yield f"ages has {len(event.ages)} rows, and there are {len(event.values)} values"
+    yield from _odd_names(event.workloads, event.series)
+    yield from _amounts("values", event.values)
+    yield from _between("ages", event.ages, 0.0, MOST_AGE)
+
+
+# Scrapes repeat their names.
+@lru_cache(maxsize=2048)
+def _odd_names(workloads: tuple[str, ...], series: tuple[str, ...]) -> tuple[str, ...]:
+    """What is wrong with the first bad name."""
+    faults = [reason for place, key in enumerate(workloads) for reason in bounds.workload_key(f"workloads[{place}]", key)]
+    faults += [reason for place, name in enumerate(series) for reason in bounds.text(f"series[{place}]", name)]
+    return tuple(faults[:1])
+
+
+def _history(event: LoadHistoryRead) -> Iterator[str]:
+    yield from bounds.count("values", event.values, MOST_ROWS)
+    yield from bounds.at_least("step", event.step, 1.0, MOST_AGE)
+    yield from _amounts("values", [value for value in event.values if value is not None])
+
+
+def _amounts(name: str, values: Sequence[float]) -> Iterator[str]:
+    # Loads may be below zero, because a query can return anything.
+    yield from _between(name, values, -bounds.MOST_NUMBER, bounds.MOST_NUMBER)
+
+
+def _between(name: str, values: Sequence[float], least: float, most: float) -> Iterator[str]:
+    numbers = np.asarray(values, np.float64)
+    odd = np.flatnonzero(~((numbers >= least) & (numbers <= most)))
+    if len(odd):
+        yield f"{name}[{odd[0]}] is {numbers[odd[0]]:g}; it must be between {least:g} and {most:g}"
+
+
+# Validates facts of node scaling, with a sentence for each fault.
+
+_NAMED = {
+    NodeDetailsChanged: ("node",),
+    NodeDetailsRemoved: ("node",),
+    PodShapeSeen: ("shape", "namespace"),
+    PodPlacementChanged: ("shape",),
+    PodPlacementRemoved: (),
+    PodDisruptionBudgetChanged: ("namespace", "name"),
+    PodDisruptionBudgetRemoved: ("namespace", "name"),
+    ReplicaControllerChanged: ("namespace", "kind", "name"),
+    ReplicaControllerRemoved: ("namespace", "kind", "name"),
+    ObjectMetadataChanged: ("namespace", "kind", "name"),
+    ObjectMetadataRemoved: ("namespace", "kind", "name"),
+    ExpanderPrioritiesSeen: ("namespace", "name"),
+    ExpanderPrioritiesGone: ("namespace", "name"),
+    CapacityBufferSeen: ("namespace", "name"),
+    CapacityBufferGone: ("namespace", "name"),
+    NodeGroupSeen: ("group",),
+    NodeGroupGone: ("group",),
+    NodeInstanceSeen: ("group", "instance"),
+    NodeInstanceGone: ("group", "instance"),
+    ScalingActivityFailed: ("group",),
+    InstanceInterruptionNoticed: ("instance", "notice"),
+}
+"""The fields that make the key of each fact, beside its cluster."""
+
+
+def node_reasons(event: Event) -> Iterator[str]:
+    """What is wrong with a fact of node scaling; nothing for other events."""
+    named = _NAMED.get(type(event))
+    if named is None:
+        return
+    cluster = str(getattr(event, "cluster", ""))
+    # Keys are split at slashes, so such a name would stand for another cluster.
+    if not cluster or "/" in cluster:
+        yield f"cluster is '{cluster}'; a cluster has a name without slashes"
+    for name in named:
+        if not getattr(event, name):
+            yield f"{name} is empty"
+    if isinstance(event, PodPlacementChanged | PodPlacementRemoved) and not event.pod.uid:
+        yield "pod.uid is empty"
+    if isinstance(event, NodeGroupSeen):
+        yield from _sizes(event)
+
+
+def _sizes(event: NodeGroupSeen) -> Iterator[str]:
+    for name in ("least", "most", "desired"):
+        yield from bounds.number(name, getattr(event, name), bounds.MOST_NODES)
+    yield from bounds.number("price", event.price)
+    yield from bounds.number("provision", event.provision)
+    yield from bounds.number("lifetime", event.lifetime)
+
 
 _RULES = {
     (vertical_settings.NAME, vertical_settings.PROGRAM): VerticalSettings,
@@ -70,8 +248,8 @@ def _reasons(event: Event) -> Iterator[str]:
     yield from update_settings.reasons(event)
     yield from usage_event_validation.reasons(event)
     yield from vertical_event_validation.reasons(event)
-    yield from scaling_event_validation.scaling_reasons(event)
-    yield from node_event_validation.node_reasons(event)
+    yield from scaling_reasons(event)
+    yield from node_reasons(event)
 
 
 def reasons_of_control(event: Event) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import Floats, RowKey, RowTable
-from agents.logic.usage.hourly_minima import HOUR
+from agents.logic.usage.memory_peaks import HOUR
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import PLACE
 from schemas import bounds, times

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from schemas import bounds
-from schemas.facts.node_groups import InterruptionKind
+from schemas.facts.nodes import InterruptionKind
 from streams import typed_json
 
 _KINDS: Mapping[str, InterruptionKind] = {

@@ -11,7 +11,7 @@ import msgspec
 
 from schemas import times
 from schemas.decisions.node_updates import BufferStatusPlanned
-from schemas.facts.node_groups import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
+from schemas.facts.nodes import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body

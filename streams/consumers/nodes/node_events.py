@@ -14,11 +14,11 @@ from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import (
     NodeRemovalPlanned,
     NodeScalingHalted,
+    RefusalCode,
     ScaleRefused,
     ScaleUpPlanned,
     SizeCorrectionPlanned,
 )
-from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.names import PodName
 from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
 from streams.clients.kube.node_drain_client import NodeDrainClient

@@ -14,7 +14,7 @@ import structlog
 
 from schemas import event_bounds
 from schemas.bounds import MOST_TEXT
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from schemas.bounds import MOST_NODES
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,

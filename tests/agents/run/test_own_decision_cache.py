@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agents.logic.validation.events import refuse
 from agents.logic.vertical import vertical_event_validation
-from agents.run.own_decision_cache import OwnDecisionCache
-from agents.run.partition_task import SharedRecord, Task
+from agents.run.partition_task import OwnDecisionCache, SharedRecord, Task
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas import plain_json

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from agents.telemetry import ClockMetrics, ConsumerMetrics, NodeGroupMetrics, ObservedLog, SourceMetrics
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
+from schemas.facts.nodes import NodeGroupGone, NodeGroupSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result

@@ -18,8 +18,7 @@ from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.growth.scale_up import GroupIncrease
 from agents.logic.nodes.removal import consolidation, node_replacements
 from agents.logic.nodes.removal.consolidation import Consolidation, ConsolidationRequest
-from agents.logic.nodes.removal.deletion_budgets import RunningDeletions
-from agents.logic.nodes.removal.drain_rules import DrainContext
+from agents.logic.nodes.removal.drain_rules import DrainContext, RunningDeletions
 from agents.logic.nodes.removal.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason
 from agents.logic.nodes.scheduling import affinity_limits

@@ -6,7 +6,7 @@ about anything else, such as a limit of the account, the group's settings or its
 
 from collections.abc import Iterator
 
-from schemas.facts.node_groups import NodeGroupSeen, ScalingActivityFailed
+from schemas.facts.nodes import NodeGroupSeen, ScalingActivityFailed
 
 SPOT, ON_DEMAND = "spot", "on-demand"
 OUT_OF_CAPACITY = frozenset(

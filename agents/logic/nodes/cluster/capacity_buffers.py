@@ -20,7 +20,7 @@ from agents.logic.resources.pod_resources import PodResources
 from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.resources.resource_lists import Container
 from schemas import exact_quantity
-from schemas.facts.node_groups import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.nodes import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place
 from schemas.pod_requests import CPU

@@ -24,7 +24,7 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, is_daemon, is_kubelets
-from schemas.facts.node_groups import BufferShown, NodeGroupSeen, NodeInstanceSeen
+from schemas.facts.nodes import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 from schemas.policies.control import Mode

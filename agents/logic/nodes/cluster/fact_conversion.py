@@ -29,8 +29,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
 from schemas import times
-from schemas.facts.node_groups import NodeTemplateSeen
-from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
+from schemas.facts.nodes import NodeDetailsChanged, NodeTaint, NodeTemplateSeen
 from schemas.facts.scheduled_pods import (
     LabelDemand,
     LabelQuery,

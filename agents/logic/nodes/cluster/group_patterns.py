@@ -29,8 +29,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
-from schemas.facts.nodes import NodeDetailsChanged
+from schemas.facts.nodes import NodeDetailsChanged, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
 from schemas.well_known_labels import HOSTNAME, INSTANCE_TYPE

@@ -13,7 +13,7 @@ from agents.logic.nodes.cluster.scaler_table_values import KnownNotice
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
-from schemas.facts.node_groups import InterruptionKind
+from schemas.facts.nodes import InterruptionKind
 from schemas.well_known_labels import NODE_OPT_OUTS, opted_out
 
 LIFETIME_SHARE = 0.9

@@ -39,18 +39,19 @@ from agents.logic.nodes.scheduling import affinity_limits
 from schemas import times
 from schemas.catalogue import Event
 from schemas.facts import update_facts
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     ExpanderPrioritiesGone,
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
     InterruptionKind,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
     NodeInstanceSeen,
     ScalingActivityFailed,
 )
-from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported

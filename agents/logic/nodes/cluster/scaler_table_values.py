@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.facts.node_groups import (
+from schemas.facts.nodes import (
     CapacityBufferSeen,
     ExpanderPrioritiesSeen,
     InstanceInterruptionNoticed,
+    NodeDetailsChanged,
     NodeGroupSeen,
     NodeTemplateSeen,
 )
-from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth.node_estimator import GroupRow
-from agents.logic.nodes.removal import deletion_budgets, node_utilization
 from agents.logic.nodes.removal import drain_rules as draining
-from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
-from agents.logic.nodes.removal.drain_rules import Blocking, DrainContext, DrainedNode
+from agents.logic.nodes.removal import node_utilization
+from agents.logic.nodes.removal.drain_rules import Blocking, DeletionParallelism, DrainContext, DrainedNode, RunningDeletions
 from agents.logic.nodes.scheduling import affinity_limits, placement
 from agents.logic.nodes.scheduling.node_columns import NodeRow, Row
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, is_daemon, is_mirror
@@ -167,7 +166,7 @@ class ScaleDown:
     def _enough(self) -> int:
         settings = self.settings
         interval = self.interval if self.interval < float("inf") else 0.0
-        return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
+        return draining.most_unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
     def _eligible(
         self, cluster: ScheduledCluster, node: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
@@ -318,7 +317,7 @@ class ScaleDown:
                 choice.waiting[unneeded.node.name] = stay
         names = {unneeded.node.name: unneeded for unneeded in ripe}
         empty, drained = (tuple(name for name, unneeded in names.items() if unneeded.empty is kind) for kind in (True, False))
-        chosen = deletion_budgets.crop(empty, drained, self.settings.parallelism, running)
+        chosen = draining.crop_to_parallelism(empty, drained, self.settings.parallelism, running)
         choice.empty, choice.drain = ([names[name] for name in some] for some in chosen)
         going = {*chosen[0], *chosen[1]}
         choice.waiting.update({name: StayingNode(StayReason.MAX_DELETIONS) for name in names if name not in going})

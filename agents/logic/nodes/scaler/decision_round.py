@@ -19,8 +19,7 @@ from agents.logic.nodes.growth.expanders import Expander
 from agents.logic.nodes.growth.pending_pods import NEW_GPU, PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.removal import consolidation
-from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.removal.drain_rules import DrainSettings
+from agents.logic.nodes.removal.drain_rules import DeletionParallelism, DrainSettings
 from agents.logic.nodes.removal.node_replacements import NOTHING, ReplacementRequest
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings, StayingNode, StayReason, UnneededNode
 from agents.logic.nodes.scaler import drain_limits, started_replacements

@@ -11,7 +11,7 @@ from agents.logic.nodes.cluster.cluster_view import ClusterView
 from agents.logic.nodes.cluster.outdated_nodes import NoticeOf
 from agents.logic.nodes.removal.node_replacements import ReplacementRequest
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from schemas.decisions.scale_refusal_codes import RefusalCode
+from schemas.decisions.node_updates import RefusalCode
 from schemas.units import Fraction
 
 

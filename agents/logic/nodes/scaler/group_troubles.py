@@ -19,7 +19,7 @@ from agents.logic.nodes.growth.node_estimator import GroupRow
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from schemas import times
 from schemas.decisions.node_updates import NodeScalingHalted
-from schemas.facts.node_groups import NodeGroupSeen
+from schemas.facts.nodes import NodeGroupSeen
 from schemas.well_known_labels import OPTION_TAG
 
 MOST_FAULTS = 20

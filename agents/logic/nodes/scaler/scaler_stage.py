@@ -38,8 +38,7 @@ from agents.logic.nodes.scaler_settings import NAME, ScalerProfile, ScalerSettin
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decision_subjects import Subject
-from schemas.decisions.node_updates import ScaleRefused
-from schemas.decisions.scale_refusal_codes import RefusalCode
+from schemas.decisions.node_updates import RefusalCode, ScaleRefused
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 

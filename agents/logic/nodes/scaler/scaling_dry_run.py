@@ -18,8 +18,7 @@ from agents.logic.nodes.scaler.open_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod
 from schemas import times
-from schemas.decisions.node_updates import RemovalReason
-from schemas.decisions.scale_refusal_codes import RefusalCode
+from schemas.decisions.node_updates import RefusalCode, RemovalReason
 from schemas.policies.control import Mode
 
 MOST_NATURES = 10_000

@@ -22,10 +22,16 @@ from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod, evicts_daem
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions import NodeUpdate
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    RefusalCode,
+    RemovalReason,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.recommendations import Because
-from schemas.decisions.scale_refusal_codes import RefusalCode
-from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeInstanceSeen
+from schemas.facts.nodes import InstanceInterruptionNoticed, NodeInstanceSeen
 from schemas.ids import DecisionId
 from schemas.names import Place, PodName
 from schemas.units import Seconds

@@ -21,8 +21,7 @@ from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import ScaleRefused
-from schemas.decisions.scale_refusal_codes import SAID_AGAIN, RefusalCode
+from schemas.decisions.node_updates import SAID_AGAIN, RefusalCode, ScaleRefused
 from schemas.names import Place
 
 MOST_NODES = 500

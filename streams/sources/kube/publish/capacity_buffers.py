@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from schemas.facts.node_groups import LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
+from schemas.facts.nodes import LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from streams import typed_json
 from streams.clients.kube.scheduling_objects import (

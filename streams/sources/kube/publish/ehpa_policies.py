@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from schemas import event_bounds
-from schemas.policies import scaling_amounts
 from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.scaling import (
     AlgorithmOptions,
@@ -26,6 +25,7 @@ from schemas.policies.scaling import (
     PercentileOptions,
     PredictionOptions,
     ScaleStrategy,
+    amount_reasons,
 )
 from schemas.policies.vpa import Operator, Requirement, TargetRef
 from streams.clients.kube import autoscaler_specs
@@ -86,7 +86,7 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
         raise ValueError(f"spec.maxReplicas is {spec.max_replicas}, and spec.minReplicas {spec.min_replicas}")
     metrics, scaling = read_metrics(spec.metrics), behavior(spec.behavior)
     # One sentence is enough: the next fault shows once this one is mended.
-    for reason in scaling_amounts.reasons(metrics, scaling):
+    for reason in amount_reasons(metrics, scaling):
         raise ValueError(f"spec.{reason}")
     return replace(
         bare,

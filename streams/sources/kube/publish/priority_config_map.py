@@ -6,7 +6,7 @@ from datetime import datetime
 import yaml
 
 from schemas import event_bounds
-from schemas.facts.node_groups import ExpanderPrioritiesSeen
+from schemas.facts.nodes import ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 
 KEY = "priorities"

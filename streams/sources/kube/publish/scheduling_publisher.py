@@ -9,8 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from schemas.facts.node_groups import CapacityBufferGone, CapacityBufferSeen, ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.nodes import (
+    CapacityBufferGone,
+    CapacityBufferSeen,
+    ExpanderPrioritiesGone,
+    ExpanderPrioritiesSeen,
+    NodeDetailsChanged,
+    NodeDetailsRemoved,
+)
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.update_facts import (
     NAMESPACE,

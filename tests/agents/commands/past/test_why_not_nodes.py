@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes.scaler import scaling_dry_run
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind
 from schemas.facts.sources import SourceReported
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction, Seconds

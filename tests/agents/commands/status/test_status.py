@@ -17,9 +17,8 @@ from agents.engine.checkpoint_selection import CheckpointMark
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.settings.all_settings import Settings
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
+from schemas.decisions.node_updates import PODS_WAIT, NodeScalingHalted, RefusalCode, ScaleRefused
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.decisions.vpa_conditions import (
     ConditionStatus,
     ConditionType,

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.conditions import unanswered_kills
-from agents.logic.conditions.unanswered_kills import UnansweredKills
+from agents.logic.conditions import condition_rules
+from agents.logic.conditions.condition_rules import UnansweredKills
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, ResizeState
 from schemas.names import Amounts
 from schemas.policies.vertical import UpdateMode
@@ -34,8 +34,8 @@ def told(*facts: PodChanged, at: float, mode: UpdateMode = UpdateMode.RECREATE) 
     """The reason of the condition after these facts; 500 MiB are recommended."""
     kills: tuple[UnansweredKills, ...] = ()
     for fact in facts:
-        kills = unanswered_kills.seen_in(fact, kills)
-    bound = unanswered_kills.condition_of(vpa(update_mode=mode), kills, said().containers, minutes(at))
+        kills = condition_rules.seen_in(fact, kills)
+    bound = condition_rules.condition_of(vpa(update_mode=mode), kills, said().containers, minutes(at))
     return "" if bound is None else bound.reason
 
 
@@ -68,7 +68,7 @@ def test_what_is_told_is_of_kills_under_the_last_amounts_alone(facts: list[tuple
     ends = [sum(step for step, _ in facts[: n + 1]) for n in range(len(facts))]
     kills: tuple[UnansweredKills, ...] = ()
     for end, (_, amounts) in zip(ends, facts, strict=True):
-        kills = unanswered_kills.seen_in(killed(end, amounts), kills)
+        kills = condition_rules.seen_in(killed(end, amounts), kills)
     if not facts:
         return
     last = facts[-1][1]

@@ -8,7 +8,7 @@ from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import ScaleRefused
-from schemas.facts.node_groups import NodeTemplateSeen
+from schemas.facts.nodes import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from streams.clients.aws.ec2_instances import InstanceSize

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.decisions.node_updates import BufferStatusPlanned, ScaleUpPlanned
-from schemas.facts.node_groups import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.nodes import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.outcomes import Result
 from tests.support.cluster_events import GIB, START, when

@@ -9,15 +9,16 @@ from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, Expan
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupRow, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUp, ScaleUpSettings
-from agents.logic.nodes.removal import deletion_budgets
-from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
+from agents.logic.nodes.removal import drain_rules
 from agents.logic.nodes.removal.drain_rules import (
     Blocking,
+    DeletionParallelism,
     DisruptionBudget,
     DisruptionBudgets,
     DrainContext,
     DrainSettings,
     KnownControllers,
+    RunningDeletions,
 )
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings, StayReason
 from agents.logic.nodes.scheduling.node_columns import NodeRow
@@ -312,7 +313,7 @@ def test_c49_pods_below_the_cutoff_are_expendable(priority: int | None, expected
 def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
     previous: int, unneeded_time: float, interval: float, expected: int
 ) -> None:
-    assert deletion_budgets.unneeded(previous, 10, unneeded_time, interval) == expected
+    assert drain_rules.most_unneeded(previous, 10, unneeded_time, interval) == expected
 
 
 @pytest.mark.parametrize(
@@ -331,7 +332,7 @@ def test_c76_c77_only_so_many_unneeded_nodes_are_looked_for(
 def test_budgets_crop_the_nodes_that_go(
     empty: int, drain: int, most: DeletionParallelism, running: RunningDeletions, expected: tuple[int, int]
 ) -> None:
-    chosen = deletion_budgets.crop([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
+    chosen = drain_rules.crop_to_parallelism([f"e{i}" for i in range(empty)], [f"d{i}" for i in range(drain)], most, running)
     assert (len(chosen[0]), len(chosen[1])) == expected
 
 

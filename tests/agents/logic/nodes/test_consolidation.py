@@ -12,8 +12,7 @@ from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas import times
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen, ScalingActivityFailed
-from schemas.facts.nodes import NodeDetailsRemoved
+from schemas.facts.nodes import NodeDetailsRemoved, NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen, ScalingActivityFailed
 from schemas.facts.scheduled_pods import LabelQuery, PodPlacementRemoved
 from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.names import PodName

@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.nodes.cluster import cluster_view
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.nodes import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, group, pod, shape
 

@@ -12,8 +12,7 @@ from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen
-from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
+from schemas.facts.nodes import NodeDetailsRemoved, NodeGroupSeen, NodeInstanceGone, NodeTaint, NodeTemplateSeen
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved
 from schemas.names import PodName
 from schemas.outcomes import Result

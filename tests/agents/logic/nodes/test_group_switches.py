@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, RemovalReason
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
 

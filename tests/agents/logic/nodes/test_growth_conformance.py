@@ -11,7 +11,7 @@ from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import NodeTemplateSeen
+from schemas.facts.nodes import NodeTemplateSeen
 from schemas.outcomes import Result
 from schemas.well_known_labels import HOSTNAME
 from tests.support.node_scene import SIZE, ScalerRun, controller, group, joined, node, pod, shape

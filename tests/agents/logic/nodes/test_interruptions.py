@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when

@@ -10,7 +10,7 @@ from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleUpPlanned
-from schemas.facts.node_groups import ExpanderPrioritiesSeen, NodeTemplateSeen, ScalingActivityFailed
+from schemas.facts.nodes import ExpanderPrioritiesSeen, NodeTemplateSeen, ScalingActivityFailed
 from schemas.facts.scheduled_pods import LabelQuery, PodPlacementRemoved, PodToleration, SpreadConstraint
 from schemas.names import PodName
 from schemas.outcomes import Result

@@ -14,15 +14,15 @@ from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import scaling_dry_run, scaling_plans
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from schemas.decisions.node_updates import (
+    PODS_WAIT,
     NodeRemovalPlanned,
     NodeScalingHalted,
+    RefusalCode,
     ScaleRefused,
     ScaleUpPlanned,
     SizeCorrectionPlanned,
 )
-from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
-from schemas.facts.node_groups import ExpanderPrioritiesSeen
-from schemas.facts.nodes import NodeTaint
+from schemas.facts.nodes import ExpanderPrioritiesSeen, NodeTaint
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction

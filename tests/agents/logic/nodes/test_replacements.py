@@ -6,8 +6,7 @@ import pytest
 
 from agents.logic.nodes.cluster import group_patterns
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
-from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeDetailsRemoved, NodeInstanceGone, NodeTaint
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, LabelQuery, NodeQuery
 from schemas.facts.update_facts import PodDisruptionBudgetChanged
 from schemas.outcomes import Result

@@ -9,8 +9,7 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscalerSettings
 from agents.logic.nodes.aws.group_options import GroupOptions, duration
 from agents.logic.nodes.growth import expanders, similar_node_groups
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
-from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.removal.drain_rules import DrainSettings
+from agents.logic.nodes.removal.drain_rules import DeletionParallelism, DrainSettings
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
 from tests.support.ca_vectors import vectors
 from tests.support.ca_world import Pace, Scenario, counted

@@ -7,7 +7,7 @@ import yaml
 
 from agents.logic.nodes.growth import expanders, node_estimator
 from agents.logic.nodes.growth.node_estimator import GroupTemplate, PodGroup
-from schemas.decisions.scale_refusal_codes import RefusalCode
+from schemas.decisions.node_updates import RefusalCode
 from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
 
 Vector = dict[str, Any]

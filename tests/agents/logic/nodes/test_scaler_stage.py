@@ -12,8 +12,7 @@ from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
-from schemas.facts.node_groups import NodeInstanceGone, ScalingActivityFailed
-from schemas.facts.nodes import NodeDetailsRemoved
+from schemas.facts.nodes import NodeDetailsRemoved, NodeInstanceGone, ScalingActivityFailed
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery, PodPlacementRemoved, PodToleration
 from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import PodDisruptionBudgetChanged

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from schemas.facts.node_groups import NodeTemplateSeen
+from schemas.facts.nodes import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
 from tests.support.counted_steps import steps
 from tests.support.node_scene import SIZE, ScalerRun, controller, group, joined, pod, shape

@@ -3,8 +3,7 @@
 import pytest
 
 from schemas.catalogue import Event
-from schemas.facts.node_groups import NodeTemplateSeen
-from schemas.facts.nodes import NodeTaint
+from schemas.facts.nodes import NodeTaint, NodeTemplateSeen
 from tests.support.node_scene import SIZE, ScalerRun, group, instance, node, pod, shape
 
 READY = [

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.logic.resources import limit_proportion, resource_lists
-from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
+from agents.logic.resources import resource_lists
+from agents.logic.resources.resource_lists import UnscalableError, limit_amounts
 from schemas import exact_quantity
 from schemas.names import Amounts
 from tests.support.vectors import vectors
@@ -23,13 +23,13 @@ def test_limits_and_boundaries_are_upstreams(vector: Json) -> None:
             "recommended": "recommendation",
             "default": "default_limit",
         }
-        found, notes = limit_proportion.limits(**{ours: resource_lists.read(inputs[theirs]) for ours, theirs in given.items()})
+        found, notes = resource_lists.limits(**{ours: resource_lists.read(inputs[theirs]) for ours, theirs in given.items()})
         assert (None if found is None else {name: amount.text for name, amount in found.items()}) == expected["limit"]
         assert list(notes) == expected["notes"]
     else:
         names = ("original_request", "original_limit", "boundary_limit", "default_limit")
         given_amounts = [None if inputs[name] is None else exact_quantity.read(inputs[name]) for name in names]
-        bound = limit_proportion.boundary(inputs["resource"], *given_amounts)
+        bound = resource_lists.boundary(inputs["resource"], *given_amounts)
         assert (None if bound is None else bound.text) == expected["boundary"]
 
 
@@ -39,13 +39,13 @@ def test_limits_and_boundaries_are_upstreams(vector: Json) -> None:
 )
 def test_a_limit_keeps_its_ratio_to_the_request(limit: str, request_: str, recommended: str, expected: str | None) -> None:
     amounts = (exact_quantity.parse(text) for text in (limit, request_, recommended, "0"))
-    found, _ = limit_proportion.proportional("cpu", *amounts)
+    found, _ = resource_lists.proportional("cpu", *amounts)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_limit_beyond_64_bits_is_the_largest_that_fits_and_a_note_says_so() -> None:
     amounts = (exact_quantity.parse(text) for text in ("9000000000000000", "1m", "9000000000000000", "0"))
-    found, note = limit_proportion.proportional("cpu", *amounts)
+    found, note = resource_lists.proportional("cpu", *amounts)
     assert found is not None
     assert found.milli == 2**63 - 1
     assert note == "cpu: failed to keep limit to request ratio; capping limit to int64"
@@ -55,7 +55,7 @@ def test_what_cannot_be_divided_is_said_and_does_not_end_the_program() -> None:
     """So much CPU is not zero, and is no number of millicores that fits 64 bits either."""
     amount, much = exact_quantity.parse("1"), exact_quantity.parse("100E")
     with pytest.raises(UnscalableError, match="'1' cannot be scaled by '1' over '100E' of cpu"):
-        limit_proportion.scaled("cpu", amount, by=amount, over=much)
+        resource_lists.scaled("cpu", amount, by=amount, over=much)
 
 
 def test_limits_of_events_keep_their_ratio_in_whole_millicores_and_bytes_and_what_is_not_set_stays_so() -> None:

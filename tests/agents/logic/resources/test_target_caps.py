@@ -6,8 +6,8 @@ import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
 from agents.logic.resources import limit_ranges, resource_lists, target_caps
-from agents.logic.resources.limit_proportion import UnscalableError
 from agents.logic.resources.limit_ranges import Range
+from agents.logic.resources.resource_lists import UnscalableError
 from agents.logic.resources.target_caps import Capped, CapReason, ContainerRule
 from schemas import exact_quantity
 from schemas.names import Amounts

@@ -7,8 +7,15 @@ import pytest
 
 from agents.logic.updates.node_rooms import requested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
-from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.nodes import (
+    NodeChanged,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceSeen,
+    NodeRemoved,
+    NodeTemplateSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, Result

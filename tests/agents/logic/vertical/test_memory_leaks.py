@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.engine.tables.row_table import RowTable
-from agents.logic.usage.hourly_minima import COLUMNS, FELL, LEAST_RISE, STILL, HourlyMinima
+from agents.logic.usage.memory_peaks import COLUMNS, FELL, LEAST_RISE, STILL, HourlyMinima
 from agents.logic.vertical.memory_leaks import LASTS
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings

@@ -16,8 +16,7 @@ from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
-from schemas.facts.nodes import NodeChanged
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeChanged
 from schemas.facts.replica_scaling import LoadScraped, series_id
 from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import ResourceQuotaChanged

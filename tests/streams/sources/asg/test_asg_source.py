@@ -10,14 +10,7 @@ import pytest
 from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.catalogue import Event
-from schemas.facts.node_groups import (
-    NodeGroupGone,
-    NodeGroupSeen,
-    NodeInstanceGone,
-    NodeInstanceSeen,
-    ScalingActivityFailed,
-)
-from schemas.facts.nodes import NodeTaint
+from schemas.facts.nodes import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, NodeTaint, ScalingActivityFailed
 from schemas.facts.sources import SourceReported
 from streams.codec.event_codec import Codec
 from streams.errors import GiveUp, TryAgain

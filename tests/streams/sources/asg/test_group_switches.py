@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen
+from schemas.facts.nodes import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen
 from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 

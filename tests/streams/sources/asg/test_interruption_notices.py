@@ -11,7 +11,7 @@ import structlog.testing
 
 from agents.processes.source_asg import selection
 from agents.settings.consumer_settings import AwsSettings
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind
 from streams.clients.aws import interruption_notices
 from streams.clients.aws.interruption_notices import InterruptionNotice, QueueMessage
 from streams.sources.asg.asg_source import GroupSelection

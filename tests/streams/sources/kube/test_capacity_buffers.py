@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.node_groups import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.nodes import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from streams.clients.kube.scheduling_objects import CapacityBufferObject, PodTemplateObject
 from streams.clients.kube.watched_objects import TemplatedController, TemplatedReplicationController
 from streams.sources.kube.watch.watched_resources import CONTROLLERS, DETAILED

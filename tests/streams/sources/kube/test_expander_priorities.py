@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from agents.logic.nodes.growth import expanders
-from schemas.facts.node_groups import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.nodes import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map
 from streams.sources.kube.watch.watched_resources import PrioritiesMap

@@ -13,7 +13,7 @@ from agents.logic.nodes.growth import expanders
 from agents.logic.nodes.growth.expanders import PrioritiesError
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
-from schemas.facts.node_groups import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.nodes import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
