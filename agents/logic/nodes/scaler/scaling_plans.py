@@ -160,7 +160,6 @@ def cheaper(context: PlanContext, option: CheaperNode, since: Mapping[str, float
     because: dict[str, object] = {
         "replaces": list(option.names),
         "reason": str(RemovalReason.CONSOLIDATED),
-        # All of them together can go only since the last one can.
         "possible since": times.rfc3339(times.from_seconds(max(since.values()))),
         "price now": round(option.before, 6),
         "price then": round(option.after, 6),
@@ -332,8 +331,7 @@ def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPl
         reason=RemovalReason.UNREGISTERED,
         evict=(),
         daemons=(),
-        # No pod has ever run on it.
-        grace=Seconds(0.0),
+        grace=Seconds(0.0),  # no pod has ever run on it
         drain=Seconds(0.0),
         because={"lifecycle": instance.lifecycle, "provision": settings.max_provision},
     )
@@ -342,7 +340,6 @@ def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPl
 def refusal(context: PlanContext, subject: Subject, objection: Objection, numbers: Because, count: int = 0) -> ScaleRefused:
     """Something that is left alone."""
     return ScaleRefused(
-        # With the kind, because a group and a node may have one name.
         id=context.id("refuse", f"{subject.kind.value}/{subject.id}"),
         at=context.turn.at,
         cluster=context.cluster,
