@@ -81,6 +81,7 @@ class StatusWriter:
             if live is None or not self._ours(live, decision):
                 return None
             wanted = desired_status(decision, live.status, humanize=self._humanize)
+            # A write that changes nothing would wake whoever watches the object.
             if same(live.status, wanted):
                 return None
             self._limit.wait()
@@ -111,6 +112,7 @@ class StatusWriter:
 
     def _ours(self, live: VpaStatusObject, decision: VpaConditionsDecided) -> bool:
         """Whether it is the object that was decided about, and ours to write."""
+        # An object without a list is the default recommender's, as upstream has it.
         names = [recommender.name for recommender in live.spec.recommenders] or [DEFAULT_RECOMMENDER]
         return self._recommender in names and decision.uid in ("", live.metadata.uid)
 
@@ -155,6 +157,7 @@ def _apply(conditions: dict[str, VpaCondition], condition: DecidedCondition, *, 
 
 def _put(conditions: dict[str, VpaCondition], new: VpaCondition) -> None:
     old = conditions.get(new.type)
+    # Kubernetes' rule: the time is that of the last change of the status, and not of reason or message.
     flipped = old is None or old.status != new.status
     conditions[new.type] = new if flipped or old is None else replace(new, last_transition_time=old.last_transition_time)
 

@@ -42,6 +42,7 @@ class LoadQueries:
 
     def look(self, at: datetime) -> None:
         """Make a trivial query, to see whether the server answers. Raises TryAgain and GiveUp."""
+        # It reads no series, so the server answers it however much it holds.
         self.server.query("vector(1)", at)
 
     def now(self, query: str, at: datetime) -> float:
