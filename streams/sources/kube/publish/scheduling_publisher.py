@@ -181,16 +181,14 @@ class SchedulingPublisher:
     def node(self, node: DetailedNodeObject, at: datetime) -> None:
         """A node exists."""
         self._at = at
-        name = node.metadata.name
-        self._bare_nodes[name] = scheduling_facts.node(node, self._cluster, at)
-        self._publish_node(name)
+        self._bare_nodes[node.metadata.name] = scheduling_facts.node(node, self._cluster, at)
+        self._publish_node(node.metadata.name)
 
     def drivers(self, node: CsiNodeObject, at: datetime) -> None:
         """The drivers of a node state how many volumes they attach."""
         self._at = at
-        name = node.metadata.name
-        self._attachable[name] = scheduling_facts.attach_limits(node)
-        self._publish_node(name)
+        self._attachable[node.metadata.name] = scheduling_facts.attach_limits(node)
+        self._publish_node(node.metadata.name)
 
     def _publish_node(self, name: str) -> None:
         node = self._bare_nodes.get(name)  # a node and its CSINode come by two watches, in any order
@@ -331,8 +329,6 @@ class SchedulingPublisher:
                 self._simple[kind].mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
-            case _:
-                pass
         self._publish_buffers(self._buffer_objects.synced(kind))
         if self._buffer_objects.listed:
             self._buffers.mark_synced(waiting=self._buffer_objects.waiting)
@@ -373,8 +369,6 @@ class SchedulingPublisher:
                 self.buffers(item, at)
             case ControllerObject() | ReplicationControllerObject():
                 self.controller(controller, item, at)
-            case _:
-                pass
 
     # Pods and their shapes
 
