@@ -59,26 +59,26 @@ from streams.clients.aws.ec2_instances import read_table
 from streams.clients.kube import quantities
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
-from streams.simulated import load_shapes
+from streams.simulated import cluster_spec
 from streams.simulated.cluster_spec import (
     ContainerTemplate,
+    Shape,
     Shortage,
     SimulatedDeployment,
     SimulatedNode,
     SimulatedNodeGroup,
     SimulatedScaling,
 )
-from streams.simulated.load_shapes import Shape
 from streams.simulated.pod_admission import FOREVER, PodAdmission, SimulatedLimitRange, SimulatedPolicy, SimulatedQuota
 
 _SHAPES: Mapping[str, Callable[..., Shape]] = {
-    "diurnal": load_shapes.diurnal,
-    "bursty": load_shapes.bursty,
-    "leak": load_shapes.leak,
-    "batch": load_shapes.batch,
-    "jvm": load_shapes.jvm,
-    "rush": load_shapes.rush,
-    "starter": load_shapes.starter,
+    "diurnal": cluster_spec.diurnal,
+    "bursty": cluster_spec.bursty,
+    "leak": cluster_spec.leak,
+    "batch": cluster_spec.batch,
+    "jvm": cluster_spec.jvm,
+    "rush": cluster_spec.rush,
+    "starter": cluster_spec.starter,
 }
 _DURATION = r"^\d{1,4}[mhd]$"
 Quantities = dict[Literal["cpu", "memory"], str | int | float]

@@ -23,8 +23,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.published_state import REPUBLISH_AFTER
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedScaling
-from streams.simulated.load_shapes import LoadMoment
+from streams.simulated.cluster_spec import LoadMoment, SimulatedDeployment, SimulatedScaling
 from streams.sources.kube.publish.publisher import SOURCE, Publisher
 
 _STEP = 300

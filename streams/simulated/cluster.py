@@ -22,9 +22,8 @@ from schemas.units import Seconds
 from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unchanged
 from streams.simulated import pod_admission, scheduler
 from streams.simulated.cluster_nodes import ClusterNodes
-from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
+from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, daylight
 from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod, describe_pod, describe_usage
-from streams.simulated.load_shapes import daylight
 from streams.simulated.pod_admission import ApiRefusal, CreationBackOff, PodAdmission
 from streams.simulated.scheduler import Scheduler, Waiting
 from streams.simulated.simulated_aws import SimulatedAws

@@ -12,13 +12,19 @@ from datetime import datetime, timedelta
 from schemas.units import Bytes, Cores, Fraction, Seconds
 from streams.simulated.cluster_spec import (
     ContainerTemplate,
+    Shape,
     SimulatedDeployment,
     SimulatedNode,
     SimulatedNodeGroup,
     SimulatedScaling,
     amounts,
+    batch,
+    bursty,
+    diurnal,
+    jvm,
+    leak,
+    rush,
 )
-from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak, rush
 from streams.simulated.pod_admission import PodAdmission
 
 GIB = 1 << 30

@@ -14,8 +14,7 @@ from schemas.facts.pods import OOM_KILLED, AdmissionNote, ContainerRun, Containe
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds, millicores
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
-from streams.simulated.cluster_spec import SimulatedDeployment
-from streams.simulated.load_shapes import LoadMoment, Shape
+from streams.simulated.cluster_spec import LoadMoment, Shape, SimulatedDeployment
 
 STEP = 15
 """Seconds of one step."""

@@ -14,7 +14,7 @@ from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
 from schemas.units import Bytes, Cores
-from streams.simulated.load_shapes import MIB, Load, LoadMoment, jvm
+from streams.simulated.cluster_spec import MIB, Load, LoadMoment, jvm
 from tests.support.oom_world import OomWorld, growing_again, hot, template
 
 MODES = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.RECREATE, UpdateMode.IN_PLACE)

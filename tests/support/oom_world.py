@@ -38,9 +38,8 @@ from streams.consumers.evictor import evictor
 from streams.consumers.resizer import resizer
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode
+from streams.simulated.cluster_spec import MIB, ContainerTemplate, Load, LoadMoment, Shape, SimulatedDeployment, SimulatedNode
 from streams.simulated.demo_shop import ShopSettings
-from streams.simulated.load_shapes import MIB, Load, LoadMoment, Shape
 
 GIB = 1 << 30
 KEY = "demo/shop/Deployment/api"

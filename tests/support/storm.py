@@ -22,8 +22,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.simulated.api_server import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
-from streams.simulated.load_shapes import diurnal
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts, diurnal
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 

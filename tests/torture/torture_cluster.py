@@ -29,8 +29,16 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedClient, SimulatedServer
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
-from streams.simulated.load_shapes import MIB, Load, LoadMoment, Shape
+from streams.simulated.cluster_spec import (
+    MIB,
+    ContainerTemplate,
+    Load,
+    LoadMoment,
+    Shape,
+    SimulatedDeployment,
+    SimulatedNode,
+    amounts,
+)
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics

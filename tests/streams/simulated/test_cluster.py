@@ -12,9 +12,17 @@ from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores, millicores
 from streams.clients.cluster_port import Patch, Pod
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
+from streams.simulated.cluster_spec import (
+    ContainerTemplate,
+    Load,
+    LoadMoment,
+    Shape,
+    SimulatedDeployment,
+    SimulatedNode,
+    amounts,
+    leak,
+)
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES
-from streams.simulated.load_shapes import Load, LoadMoment, Shape, leak
 from streams.simulated.pod_admission import ApiRefusal
 from tests.support.simulated_shop import demo_cluster
 
