@@ -72,6 +72,7 @@ def _vpa(query: str, mentioning: Mentioning, decode: Decode) -> str | None:
 
 def _workload(query: str, mentioning: Mentioning, decode: Decode, *, lost: str) -> str | None:
     pods_by_workload: Counter[str] = Counter()
+    # By uid, so that those that were deleted meanwhile count no more.
     pods: dict[str, PodChanged] = {}
     for event in _pods(query, mentioning, decode):
         if isinstance(event, PodChanged):
