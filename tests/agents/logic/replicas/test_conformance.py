@@ -18,7 +18,7 @@ HERE = "agents/logic/replicas"
 SHOWN: dict[int, tuple[str, ...]] = {
     3: (f"{HERE}/test_prediction_status.py::test_a_metric_without_forecast_is_named_with_its_reason",),
     21: ("streams/sources/kube/test_ehpas.py::test_an_ehpa_that_makes_no_sense_is_published_with_the_place_of_what_is_wrong",),
-    22: ("streams/sources/test_load_source.py::test_a_load_that_fails_takes_no_other_with_it_and_comes_back",),
+    22: ("streams/sources/load/test_load_source.py::test_a_load_that_fails_takes_no_other_with_it_and_comes_back",),
     27: (f"{HERE}/test_prediction_status.py::test_a_status_holds_two_windows_with_five_decimals",),
     28: (f"{HERE}/test_generated_objects.py::test_a_forecast_that_admission_would_refuse_is_not_asked_for",),
     29: (
