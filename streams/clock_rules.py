@@ -176,16 +176,17 @@ def _is_ahead(record: Record, number: int) -> bool:
 def begin_in_middle(records: Sequence[Record], *, before: int | None = None) -> Counted | None:
     """What counts up to the last full record of a stretch that a later one of it confirms; None if it has none.
 
-    A full record may be one that never counted, so a reader that begins there waits for one that comes after it. The later one
-    may itself be one that does not count, as both of two clocks' records may come after the same. That does no harm: whoever
-    wrote `after` had read that the full one counts. `before`: the full record has to lie before this offset.
+    A full record may be one that never counted, so a reader that begins there waits for one that follows it and would count.
+    `before`: the full record has to lie before this offset.
     """
     named = {tick.after for record in records if (tick := ClockRecord.decode(record)) is not None}
-    for record in reversed(records):
-        if before is not None and record.offset >= before:
+    for index in reversed(range(len(records))):
+        if before is not None and records[index].offset >= before:
             continue
-        counted = Counted.at_full(record)
-        if counted is not None and counted.place in named:
+        counted, trial = Counted.at_full(records[index]), Counted.at_full(records[index])
+        # To be named is not enough: of two full records after the same one, the one that never counted may be named by a record
+        # that does not count either, such as one with old ends. Who began there would be alone for ever.
+        if counted is not None and trial is not None and counted.place in named and any(map(trial.take, records[index + 1 :])):
             return counted
     return None
 

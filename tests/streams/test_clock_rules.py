@@ -233,3 +233,17 @@ def test_a_record_is_read_as_it_was_written() -> None:
     for said in (FIRST, ClockRecord(2_000, "b", (7, "a"), {("control", 3): 1})):
         assert ClockRecord.decode(said.encode(WIRE)) == said
     assert ClockRecord.decode(NewRecord(WIRE, 0, FILL, FIRST.encode(WIRE).value)) is None
+
+
+def test_a_full_record_is_no_place_to_begin_because_one_names_it_that_does_not_count() -> None:
+    """In a torture two clocks wrote a full record each in one millisecond, and a broken one wrote old ends after its own."""
+    ends = {("facts", 0): 9, ("facts", 1): 4}
+    counts, lost = (ClockRecord(2_000, name, (0, "a"), ends, full=True) for name in ("b", "c"))
+    old = ClockRecord(2_001, "c", (2, "c"), {("facts", 0): 8, ("facts", 1): 3}, full=True)
+    later = ClockRecord(3_000, "d", (1, "b"), {("facts", 0): 10})
+    records = [record(offset, said) for offset, said in enumerate((FIRST, counts, lost, old, later))]
+    for start in range(2):
+        begun = clock_rules.begin_in_middle(records[start:])
+        assert begun is not None
+        assert begun.place == (1, "b")
+    assert clock_rules.begin_in_middle(records[2:]) is None
