@@ -51,7 +51,7 @@ def make(cluster: ThreeBrokers, topics: Topics, lossy: str = "") -> None:
             else NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=3, topic_configs=dict(spec.configs))
             for spec in topics.specs(replication=3)
         ]
-        admin.create_topics(made)
+        admin.create_topics(made, wait_for_metadata=True)
     finally:
         admin.close()
 

@@ -94,7 +94,7 @@ def test_an_input_that_was_deleted_and_made_anew_is_named_and_the_state_is_taken
     admin.delete_topics([wire])
     while wire in admin.list_topics():
         time.sleep(0.1)
-    admin.create_topics([NewTopic(name=wire, num_partitions=2, replication_factor=1)])
+    admin.create_topics([NewTopic(name=wire, num_partitions=2, replication_factor=1)], wait_for_metadata=True)
     admin.close()
     bench.tick()
     worker.start()

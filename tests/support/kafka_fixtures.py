@@ -8,11 +8,10 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from streams.broker import Broker, BrokerSettings, JarsUnavailable
-from streams.topics import TOPICS, Topics
+from streams.topics import Topics
+from tests.torture import kafka_topics
 
 _numbers = itertools.count(1)
 
@@ -47,20 +46,7 @@ def topics_made(broker: str, prefix: str) -> Callable[..., Topics]:
 
     def make(*, partitions: int = 2) -> Topics:
         topics = Topics(prefix, partitions)
-        admin = KafkaAdminClient(bootstrap_servers=broker)
-        try:
-            made = [
-                NewTopic(
-                    topics.wire(t.name),
-                    num_partitions=topics.count(t.name),
-                    replication_factor=1,
-                    topic_configs=dict(t.configs()),
-                )
-                for t in TOPICS
-            ]
-            admin.create_topics(made)
-        finally:
-            admin.close()
+        kafka_topics.create(broker, topics)
         return topics
 
     return make

@@ -82,7 +82,8 @@ class SecuredKafka:
                 [
                     NewTopic(s.name, num_partitions=s.partitions, replication_factor=1, topic_configs=dict(s.configs))
                     for s in specs
-                ]
+                ],
+                wait_for_metadata=True,
             )
 
 

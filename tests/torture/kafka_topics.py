@@ -6,6 +6,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from schemas.units import Seconds
+from streams.log.leader_questions import LeaderQuestions
 from streams.log.log_port import Record
 from streams.topics import TOPICS, Topics
 
@@ -30,8 +32,10 @@ def create(brokers: str, topics: Topics) -> None:
             ]
         )
         end = time.monotonic() + MOST
-        while any(found["error_code"] for found in admin.describe_topics(names)) and time.monotonic() < end:
+        while any(topic["error_code"] for topic in admin.describe_topics(names)) and time.monotonic() < end:
             time.sleep(0.1)
+        places = [(topics.wire(topic.name), partition) for topic in TOPICS for partition in range(topics.count(topic.name))]
+        LeaderQuestions(admin).await_leaders(places, Seconds(MOST))
     finally:
         admin.close()
 
