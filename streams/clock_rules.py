@@ -11,8 +11,9 @@ would offsets alone, because they come again after a log has lost its end. Wheth
 ends now: a reader that comes later, when the log has grown, must not take what another one refused.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import orjson
@@ -179,14 +180,20 @@ def begin_in_middle(records: Sequence[Record], *, before: int | None = None) -> 
     A full record may be one that never counted, so a reader that begins there waits for one that follows it and would count.
     `before`: the full record has to lie before this offset.
     """
-    named = {tick.after for record in records if (tick := ClockRecord.decode(record)) is not None}
-    for index in reversed(range(len(records))):
-        if before is not None and records[index].offset >= before:
+    followers: defaultdict[tuple[int, str] | None, list[Record]] = defaultdict(list)
+    for record in records:
+        if (tick := ClockRecord.decode(record)) is not None:
+            followers[tick.after].append(record)
+    for record in reversed(records):
+        if before is not None and record.offset >= before:
             continue
-        counted, trial = Counted.at_full(records[index]), Counted.at_full(records[index])
+        counted = Counted.at_full(record)
+        if counted is None or counted.place not in followers:
+            continue
         # To be named is not enough: of two full records after the same one, the one that never counted may be named by a record
         # that does not count either, such as one with old ends. Who began there would be alone for ever.
-        if counted is not None and trial is not None and counted.place in named and any(map(trial.take, records[index + 1 :])):
+        trial = replace(counted, ends=dict(counted.ends), epochs=list(counted.epochs))
+        if any(map(trial.take, followers[counted.place])):
             return counted
     return None
 
