@@ -223,6 +223,11 @@ _A_DAY = 86_400.0
 _DOUBLINGS = 20
 
 
+def doubled(first: float, count: int, *, longest: float) -> float:
+    """Seconds of the pause after so many failures in a row: `first` after one, twice as many after each further one."""
+    return min(first * 2.0 ** min(count - 1, _DOUBLINGS), longest)
+
+
 @dataclass(frozen=True, slots=True)
 class PodsBefore:
     """How many pods a workload had before an eviction: that were there, that served, and that were ready."""
@@ -260,7 +265,7 @@ class WorkloadEviction:
 
     def pause(self, first: float) -> float:
         """Seconds until the next pod is tried: `first` after one in vain, twice as many after each further one, up to a day."""
-        return min(first * 2.0 ** min(self.vain - 1, _DOUBLINGS), max(first, _A_DAY)) if self.vain else 0.0
+        return doubled(first, self.vain, longest=max(first, _A_DAY)) if self.vain else 0.0
 
 
 def fault(pod: PodChanged, evicted: WorkloadEviction, targets: Mapping[str, ContainerRecommendation]) -> str:

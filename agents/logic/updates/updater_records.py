@@ -10,7 +10,7 @@ from datetime import datetime
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
-from agents.logic.updates.eviction_tolerance import PodsBefore
+from agents.logic.updates.eviction_tolerance import PodsBefore, doubled
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodChanged
@@ -19,8 +19,6 @@ from schemas.names import Amounts, Place, cluster_of
 from schemas.outcomes import Action
 from schemas.policies.control import RevertRequested
 from schemas.units import Seconds
-
-_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class RefusedResize:
 
     def pause(self) -> float:
         """Seconds until the next one is tried: a minute, twice as many after each further refusal, up to an hour."""
-        return min(60.0 * 2.0 ** min(self.count - 1, _DOUBLINGS), 3600.0)
+        return doubled(60.0, self.count, longest=3600.0)
 
 
 @dataclass(frozen=True, slots=True)
