@@ -27,11 +27,11 @@ PLACEHOLDERS = {
 
 
 def _commands() -> list[str]:
-    found = set()
+    commands = set()
     for path in DOCUMENTS:
         lines = re.findall(r"`(ullage [^`]+)`|^((?:[A-Z_]+=\S+ )*ullage .+)$", path.read_text(), re.MULTILINE)
-        found |= {(inline or block).split("#")[0].strip() for inline, block in lines}
-    return sorted(found)
+        commands |= {(inline or block).split("#")[0].strip() for inline, block in lines}
+    return sorted(commands)
 
 
 @pytest.mark.parametrize("command", _commands())
