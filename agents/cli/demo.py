@@ -37,8 +37,8 @@ def demo(  # noqa: PLR0913  # the flags of a command
     from agents.demo import demo
 
     settings = (common or SettingsOptions()).settings(demo__seconds=seconds, cluster__seed=seed)
-    flags = demo.DemoFlags(log=log, trace=trace, forever=forever, plain=plain, beside_upstream=beside_upstream)
-    return demo.run_with_flags(settings, flags)
+    day, workers = demo.day_of(settings, trace), settings.demo.workers
+    return demo.run(demo.DemoOptions(day, log, trace, forever, plain, workers, beside_upstream))
 
 
 def simulate(

@@ -15,7 +15,7 @@ import yaml
 from agents.demo.day_state import DayState, LogWatcher
 from agents.demo.demo_settings import Day, OperatorsPause, opening
 from agents.logic.vertical.vertical_settings import ADAPTIVE
-from agents.processes.simulated_cluster import open_shop, open_untouched
+from agents.processes.simulated_cluster import Shop, open_shop, open_untouched
 from agents.run import newest_checkpoint
 from agents.run.partition_task import Task
 from agents.run.pipeline import stages
@@ -50,15 +50,11 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
     """The day with Ullage; yields the state after each tick. It keeps to the day's pace if the machine is fast enough."""
     context = LogContext.of(log, day.topics, day.cluster)
     log.append(opening(day))
-    shop = open_shop(_shop_settings(day), log, day.topics)
-    executors = (resizer(context, shop.client), evictor(context, shop.client))
-    pause = OperatorsPause(day, log.append)
-    live = _living(shop.cluster.advance, shop.scrape, pause.keep)
-    world = SimulatedWorld(live, (shop.after, *(executor.poll_once for executor in executors)))
+    world = acted_on(open_shop(_shop_settings(day), log, day.topics), context, OperatorsPause(day, log.append).keep)
     watcher = LogWatcher(log, day.topics)
     pipeline = stages(settings)
     began = time.monotonic()
-    for totals in simulate(context, pipeline, world, _pace(day)):
+    for totals in simulate(context, pipeline, world, pace(day)):
         # before the pause, so that the screen is not a tick behind
         watcher.poll_once()
         if totals.at >= day.end:
@@ -71,12 +67,19 @@ def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, 
         time.sleep(max(0.0, ahead))
 
 
+def acted_on(shop: Shop, context: LogContext, *more: Callable[[datetime], object]) -> SimulatedWorld:
+    """A shop with the consumers that change its pods; `more` is what else happens at each tick."""
+    executors = (resizer(context, shop.client), evictor(context, shop.client))
+    live = _living(shop.cluster.advance, shop.scrape, *more)
+    return SimulatedWorld(live, (shop.after, *(executor.poll_once for executor in executors)))
+
+
 def untouched(day: Day) -> DayState:
     """The same day without Ullage."""
     log = new_log(day)
     shop = open_untouched(_shop_settings(day), log, day.topics)
     world = SimulatedWorld(_living(shop.cluster.advance, shop.scrape))
-    for totals in simulate(LogContext.of(log, day.topics), (), world, _pace(day)):
+    for totals in simulate(LogContext.of(log, day.topics), (), world, pace(day)):
         if totals.at >= day.end:
             break
     # from its log, like the day with Ullage, so that both are measured in one way
@@ -128,7 +131,8 @@ def _shop_settings(day: Day) -> ShopSettings:
     return with_groups(ShopSettings(day.cluster, day.seed, day.start, day.tick))
 
 
-def _pace(day: Day) -> TickGrid:
+def pace(day: Day) -> TickGrid:
+    """The moments of its ticks."""
     return TickGrid(int(day.start.timestamp() * 1000), int(day.tick.total_seconds() * 1000))
 
 

@@ -125,7 +125,8 @@ class KafkaDay:
             self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": port})
 
     def _workers_are_ready(self) -> bool:
-        return all(_ready(port) for port in self._health)
+        # ready: it has its partitions and their state
+        return all(_answer(port, "readyz") is not None for port in self._health)
 
     def _start(
         self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None
@@ -177,11 +178,6 @@ def _listens(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _ready(port: int) -> bool:
-    """Whether a worker has its partitions and their state."""
-    return _answer(port, "readyz") is not None
 
 
 def _is_behind(port: int) -> bool:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from agents.demo import event_narration
 from agents.demo.day_state import DayState, WorkloadRow
-from agents.demo.usage_curve import SLICE_SECONDS
+from agents.demo.usage_curve import SLICE_SECONDS, UsageSum
 from agents.terminal.output import visible
 from schemas.outcomes import Action
 
@@ -67,8 +67,8 @@ def plain(state: DayState, story: ScreenFrame) -> str:
     now = state.now
     return (
         f"{story.progress:4.0%}, {_when(state)}: "
-        f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
-        f"memory {event_narration.memory(now.memory_requested)} requested {event_narration.memory(now.memory_used)} used, "
+        f"cpu {now.cpu.requested:.1f} requested {now.cpu.used:.1f} used, "
+        f"memory {event_narration.memory(now.memory.requested)} requested {event_narration.memory(now.memory.used)} used, "
         f"{_nodes(state)}"
         f"{_scaled(state)}"
         f"{_counted(state)}"
@@ -112,8 +112,8 @@ def _curves(state: DayState) -> RenderableType:
     day, now = state.curve.averages()[-_SLICES:], state.now
     grid = Table.grid(padding=(0, 2))
     last = day[-1] if day else now
-    cores = (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}", f"{last.cpu_recommended:.1f}")
-    sizes = [event_narration.memory(size) for size in (now.memory_requested, now.memory_used, last.memory_recommended)]
+    cores = [f"{amount:.1f}" for amount in (now.cpu.requested, now.cpu.used, last.cpu.recommended)]
+    sizes = [event_narration.memory(size) for size in (now.memory.requested, now.memory.used, last.memory.recommended)]
     _curve(grid, "CPU cores", [m.cpu for m in day], cores)
     _curve(grid, "memory", [m.memory for m in day], sizes)
     groups = state.nodes.by_slice(state.at, [SLICE_SECONDS * number for number in sorted(state.curve.slices)[-_SLICES:]])
@@ -160,16 +160,17 @@ def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
     table.add_column("workload", no_wrap=True, ratio=1, min_width=19)
     for name in ("pods", "cpu request", "used", "mem request", "used", "advice for a pod", "OOMs"):
         table.add_column(name, justify="right", no_wrap=True)
-    biggest = sorted(rows, key=lambda r: (-r.cpu_requested, r.workload.key))[:shown]
+    biggest = sorted(rows, key=lambda r: (-r.usage.cpu.requested, r.workload.key))[:shown]
     # chosen by size and shown by name, so that rows do not jump
     for row in sorted(biggest, key=lambda r: r.workload.key):
+        cpu, memory = row.usage
         table.add_row(
             f"{row.workload.namespace}/{row.workload.name}",
             str(row.pods),
-            event_narration.cpu(row.cpu_requested),
-            _shade(event_narration.cpu(row.cpu_used), row.cpu_used, row.cpu_requested),
-            event_narration.memory(row.memory_requested),
-            _shade(event_narration.memory(row.memory_used), row.memory_used, row.memory_requested),
+            event_narration.cpu(cpu.requested),
+            _shade(event_narration.cpu(cpu.used), cpu),
+            event_narration.memory(memory.requested),
+            _shade(event_narration.memory(memory.used), memory),
             Text("not yet", style="dim")
             if row.target is None
             else f"{event_narration.cpu(row.target.cpu)} · {event_narration.memory(row.target.memory)}",
@@ -180,9 +181,9 @@ def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
     return table
 
 
-def _shade(text: str, used: float, requested: float) -> Text:
+def _shade(text: str, amounts: UsageSum) -> Text:
     """Yellow: much of the request is idle; red: more is used than requested."""
-    share = used / requested if requested else 1.0
+    share = amounts.used / amounts.requested if amounts.requested else 1.0
     return Text(text, style="red" if share > 1 else "yellow" if share < 0.5 else "green")  # noqa: PLR2004  # half
 
 

@@ -54,10 +54,7 @@ class WorkloadRow:
 
     workload: Workload
     pods: int = 0
-    cpu_requested: float = 0.0
-    cpu_used: float = 0.0
-    memory_requested: float = 0.0
-    memory_used: float = 0.0
+    usage: UsageTotals = UsageTotals()
     ooms: int = 0
     target: Amounts | None = None
     """What one pod should request, all its containers together; None before the first recommendation."""
@@ -156,13 +153,10 @@ class DayState:
     @property
     def now(self) -> UsageTotals:
         """Requested and used now, over all running pods."""
-        rows = self.rows()
-        return UsageTotals(
-            cpu_requested=sum(r.cpu_requested for r in rows),
-            cpu_used=sum(r.cpu_used for r in rows),
-            memory_requested=sum(r.memory_requested for r in rows),
-            memory_used=sum(r.memory_used for r in rows),
-        )
+        now = UsageTotals()
+        for row in self.rows():
+            now = now.plus(*row.usage)
+        return now
 
     def rows(self) -> list[WorkloadRow]:
         """One row for each workload, in the order of their names."""
@@ -171,21 +165,15 @@ class DayState:
             key = pod.workload.key
             row = rows.setdefault(key, WorkloadRow(pod.workload, ooms=self._ooms[key], target=self._target(key)))
             row.pods += 1
-            if pod.phase is PodPhase.RUNNING:
-                self._add(row, pod)
+            for container in pod.containers if pod.phase is PodPhase.RUNNING else ():
+                cores, memory = self._used.get((key, pod.pod.name, container.name), (0.0, 0.0))
+                requests = container.requests
+                row.usage = row.usage.plus((requests.cpu or 0.0, cores, 0.0), (requests.memory or 0, memory, 0.0))
         return [rows[key] for key in sorted(rows)]
 
     def risks(self) -> list[DeliveredRisk]:
         """What `adaptive` promised and delivered for each container that it decides for."""
         return [risk for key in sorted(self._targets) for risk in delivered_risks(self._targets[key].because)]
-
-    def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
-        for container in pod.containers:
-            cores, memory = self._used.get((pod.workload.key, pod.pod.name, container.name), (0.0, 0.0))
-            row.cpu_requested += container.requests.cpu or 0.0
-            row.memory_requested += container.requests.memory or 0
-            row.cpu_used += cores
-            row.memory_used += memory
 
     def _target(self, key: str) -> Amounts | None:
         recommended = self._targets.get(key)
@@ -210,9 +198,8 @@ class DayState:
             requests = self._requests(pod, container)
             # until there is a recommendation the request stands for it, else the curve would begin at zero
             target = self._container_targets.get((pod[0], container), requests)
-            totals.add(
-                cpu=(requests.cpu or 0.0, cores, target.cpu or 0.0),
-                memory=(requests.memory or 0, memory, target.memory or 0),
+            totals = totals.plus(
+                (requests.cpu or 0.0, cores, target.cpu or 0.0), (requests.memory or 0, memory, target.memory or 0)
             )
         self.samples += len(scrape.pods)
         self.curve.add(scrape.at, totals)

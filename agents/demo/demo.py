@@ -93,39 +93,53 @@ _ABOUT_TRACE = (
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the demo plays and where. `log` None means Kafka if that starts."""
+    """What the demo plays and where. `log` None means Kafka if that starts; a `trace` is what the day is of."""
 
     day: Day
     log: str | None = None
+    trace: Path | None = None
     forever: bool = False
     plain: bool = False
     workers: int = 2
-    trace: Path | None = None
     beside_upstream: bool = False
     """Whether the same day under the originals' rules, and by `adaptive`, stands beside it; a minute more."""
 
 
+def day_of(settings: Settings, trace: Path | None) -> Day:
+    """The day by these settings, or the days of a trace. Raises BadInput for a file that is no trace."""
+    ours = settings.demo
+    if trace is not None:
+        return day_of_trace(trace, ours.seconds, ours.partitions)
+    return Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
+
+
 def run(wanted: DemoOptions) -> int:
-    """Play the day; the exit code."""
-    out = console()
-    folder = _fresh(FOLDER)
-    # broker, log and processes end in reverse order, whatever fails
-    with ExitStack() as stack:
-        try:
-            _play(wanted, out, folder, stack)
-        # also at Ctrl-C, after which people want to look at what ran
-        except BaseException:
-            out.print(f"the logs of what ran are in {folder}", style="dim")
-            raise
+    """Play the day until any signal stops it in order; the exit code. With `forever` being stopped is the normal end."""
+    if wanted.forever and wanted.log == "memory":
+        raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
+    try:
+        # broker, log and processes end in reverse order, whatever fails
+        with stoppable(), ExitStack() as stack:
+            _play(wanted, console(), stack)
+    except Stop as stop:
+        return 0 if wanted.forever else stop.code
     return 0
 
 
-def _play(wanted: DemoOptions, out: Console, folder: Path, stack: ExitStack) -> None:
-    brokers = None if wanted.log == "memory" else _broker(wanted, out, stack)
-    if brokers is None:
-        _in_memory(wanted, out, folder, stack)
-    else:
-        _on_kafka(wanted, out, folder, brokers, stack)
+def _play(wanted: DemoOptions, out: Console, stack: ExitStack) -> None:
+    # emptied, for files of an earlier demo would mislead
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    try:
+        brokers = None if wanted.log == "memory" else _broker(wanted, out, stack)
+        if brokers is None:
+            _in_memory(wanted, out, FOLDER, stack)
+        else:
+            _on_kafka(wanted, out, FOLDER, brokers, stack)
+    # also at Ctrl-C, after which people want to look at what ran
+    except BaseException:
+        out.print(f"the logs of what ran are in {FOLDER}", style="dim")
+        raise
 
 
 def _broker(wanted: DemoOptions, out: Console, stack: ExitStack) -> str | None:
@@ -209,49 +223,3 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, played: tupl
     if picture is not None:
         out.print(f"\none container's day is drawn in {picture}: what it used, requested and was allowed", highlight=False)
     summary.next_steps(out, str(day_in_memory.save(log, day.topics, settings, folder)), decision, wanted.trace)
-
-
-def _fresh(folder: Path) -> Path:
-    """The folder, emptied."""
-    # files of an earlier demo would mislead
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-# `ullage demo`: from settings and flags to a day or a trace; any signal stops it in order.
-
-
-@dataclass(frozen=True, slots=True)
-class DemoFlags:
-    """The flags of the demo."""
-
-    log: str | None = None
-    trace: Path | None = None
-    forever: bool = False
-    plain: bool = False
-    beside_upstream: bool = False
-
-
-def run_with_flags(settings: Settings, choice: DemoFlags) -> int:
-    """Play; the exit code. With `forever` being stopped is the normal end."""
-    ours = settings.demo
-    day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
-    if choice.trace is not None:
-        day = day_of_trace(choice.trace, ours.seconds, ours.partitions)
-    wanted = DemoOptions(
-        day,
-        log=choice.log,
-        forever=choice.forever,
-        plain=choice.plain,
-        workers=ours.workers,
-        trace=choice.trace,
-        beside_upstream=choice.beside_upstream,
-    )
-    if choice.forever and choice.log == "memory":
-        raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
-    try:
-        with stoppable():
-            return run(wanted)
-    except Stop as stop:
-        return 0 if choice.forever else stop.code

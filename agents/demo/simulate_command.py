@@ -6,7 +6,6 @@ The same scenario file gives the same log, byte for byte. The log may be kept, a
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from agents.demo import day_in_memory, scenario_file
@@ -16,20 +15,17 @@ from agents.demo.scenario_file import Scenario
 from agents.processes.signals import stoppable
 from agents.processes.simulated_cluster import open_shop
 from agents.run.pipeline import stages
-from agents.run.simulate import SimulatedWorld, TickGrid, simulate
+from agents.run.simulate import simulate
 from agents.settings import event_times
 from agents.settings.loading import load
 from agents.telemetry import logging_setup
 from agents.terminal import output_table
 from agents.terminal.output import note
 from agents.terminal.output_table import TextForm
-from schemas import times
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.units import Fraction
-from streams.consumers.evictor import evictor
-from streams.consumers.resizer import resizer
 from streams.errors import BadInput
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -55,7 +51,11 @@ def run(file: Path, flags: SimulateFlags) -> None:
     with stoppable():
         day, log = play(scenario, _given(flags))
     if flags.keep is not None:
-        _make_folder(flags.keep)
+        try:
+            flags.keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"{error.strerror}; name a folder that you may write to"
+            raise BadInput(f"--keep '{flags.keep}' cannot be made: {reason}") from error
         day_in_memory.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
     _print(LogWatcher(log, day.topics).catch_up(), scenario, form=flags.form)
@@ -64,13 +64,6 @@ def run(file: Path, flags: SimulateFlags) -> None:
 def _given(flags: SimulateFlags) -> dict[str, str]:
     """The settings of the command line, by name."""
     return {name: value for name, _, value in (item.partition("=") for item in flags.given)}
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--keep '{folder}' cannot be made: {error.strerror}; name a folder that you may write to") from error
 
 
 def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
@@ -95,16 +88,8 @@ def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
         tuple(scenario_file.groups(scenario, day.start)),
         scenario_file.rules(scenario, day.start),
     )
-    shop = open_shop(ours, log, day.topics)
-
-    def live(at: datetime) -> None:
-        shop.cluster.advance(at)
-        shop.scrape(at)
-
-    consumers = (resizer(context, shop.client), evictor(context, shop.client))
-    world = SimulatedWorld(live, (shop.after, *(consumer.poll_once for consumer in consumers)))
-    grid = TickGrid(times.to_ms(day.start), int(day.tick.total_seconds() * 1000))
-    for taken in simulate(context, stages(settings), world, grid):
+    world = day_in_memory.acted_on(open_shop(ours, log, day.topics), context)
+    for taken in simulate(context, stages(settings), world, day_in_memory.pace(day)):
         if taken.at >= day.end:
             day_in_memory.close(log, taken.tasks)
             break

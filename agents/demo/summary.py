@@ -50,10 +50,10 @@ def rows(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, .
     totals = [day.curve.total() for day in days]
     last = [(averages := day.curve.averages()) and averages[-1] for day in days]
     return [
-        ("CPU requested and not used (slack)", *(f"{total.cpu_slack:.0%}" for total in totals)),
-        ("memory requested and not used", *(f"{total.memory_slack:.0%}" for total in totals)),
-        ("cores requested at the end", *(f"{end.cpu_requested:.1f}" if end else "-" for end in last)),
-        ("memory requested at the end", *(event_narration.memory(end.memory_requested) if end else "-" for end in last)),
+        ("CPU requested and not used (slack)", *(f"{total.cpu.slack:.0%}" for total in totals)),
+        ("memory requested and not used", *(f"{total.memory.slack:.0%}" for total in totals)),
+        ("cores requested at the end", *(f"{end.cpu.requested:.1f}" if end else "-" for end in last)),
+        ("memory requested at the end", *(event_narration.memory(end.memory.requested) if end else "-" for end in last)),
         *_nodes(days),
         *_replicas(untouched, acted_on),
         ("containers OOM-killed", *(str(day.ooms) for day in days)),

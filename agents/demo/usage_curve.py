@@ -8,6 +8,7 @@ smaller.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from schemas import times
 from schemas.decisions.replica_plans import LoadForecast
@@ -16,45 +17,32 @@ from schemas.facts.nodes import NodeInstanceGone, NodeInstanceSeen
 SLICE_SECONDS = 1800
 
 
-@dataclass(slots=True)
-class UsageTotals:
+class UsageSum(NamedTuple):
+    """Sums over containers, of cores or of bytes."""
+
+    requested: float = 0.0
+    used: float = 0.0
+    recommended: float = 0.0
+
+    @property
+    def slack(self) -> float:
+        """Share of what is requested that is not used."""
+        return 1 - self.used / self.requested if self.requested else 0.0
+
+    def plus(self, other: tuple[float, float, float]) -> "UsageSum":
+        """Both together."""
+        return UsageSum(self.requested + other[0], self.used + other[1], self.recommended + other[2])
+
+
+class UsageTotals(NamedTuple):
     """Sums over containers: cores and bytes."""
 
-    cpu_requested: float = 0.0
-    cpu_used: float = 0.0
-    cpu_recommended: float = 0.0
-    memory_requested: float = 0.0
-    memory_used: float = 0.0
-    memory_recommended: float = 0.0
+    cpu: UsageSum = UsageSum()
+    memory: UsageSum = UsageSum()
 
-    def add(self, *, cpu: tuple[float, float, float], memory: tuple[float, float, float]) -> None:
-        """Add one container: (requested, used, recommended) of each."""
-        self.cpu_requested += cpu[0]
-        self.cpu_used += cpu[1]
-        self.cpu_recommended += cpu[2]
-        self.memory_requested += memory[0]
-        self.memory_used += memory[1]
-        self.memory_recommended += memory[2]
-
-    @property
-    def cpu(self) -> tuple[float, float, float]:
-        """Requested, used and recommended cores."""
-        return self.cpu_requested, self.cpu_used, self.cpu_recommended
-
-    @property
-    def memory(self) -> tuple[float, float, float]:
-        """Requested, used and recommended bytes."""
-        return self.memory_requested, self.memory_used, self.memory_recommended
-
-    @property
-    def cpu_slack(self) -> float:
-        """Share of requested cores that is not used."""
-        return 1 - self.cpu_used / self.cpu_requested if self.cpu_requested else 0.0
-
-    @property
-    def memory_slack(self) -> float:
-        """Share of requested bytes that is not used."""
-        return 1 - self.memory_used / self.memory_requested if self.memory_requested else 0.0
+    def plus(self, cpu: tuple[float, float, float], memory: tuple[float, float, float]) -> "UsageTotals":
+        """With (requested, used, recommended) of each from others."""
+        return UsageTotals(self.cpu.plus(cpu), self.memory.plus(memory))
 
 
 @dataclass(slots=True)
@@ -67,25 +55,16 @@ class UsageCurve:
     def add(self, at: datetime, totals: UsageTotals) -> None:
         """Add one scrape of one partition."""
         number = int(at.timestamp()) // SLICE_SECONDS
-        into = self.slices.setdefault(number, UsageTotals())
+        self.slices[number] = self.slices.get(number, UsageTotals()).plus(*totals)
         self.rounds.setdefault(number, set()).add(at)
-        into.add(cpu=totals.cpu, memory=totals.memory)
-
-    def average(self, number: int) -> UsageTotals:
-        """The average of one slice."""
-        total, count = self.slices[number], len(self.rounds[number])
-        return UsageTotals(
-            cpu_requested=total.cpu_requested / count,
-            cpu_used=total.cpu_used / count,
-            cpu_recommended=total.cpu_recommended / count,
-            memory_requested=total.memory_requested / count,
-            memory_used=total.memory_used / count,
-            memory_recommended=total.memory_recommended / count,
-        )
 
     def averages(self) -> list[UsageTotals]:
         """The averages of all slices in order of time."""
-        return [self.average(number) for number in sorted(self.slices)]
+        counts = {number: len(rounds) for number, rounds in self.rounds.items()}
+        return [
+            UsageTotals(*(UsageSum(*(amount / counts[number] for amount in sums)) for sums in self.slices[number]))
+            for number in sorted(self.slices)
+        ]
 
     @property
     def hours(self) -> float:
@@ -96,8 +75,8 @@ class UsageCurve:
     def total(self) -> UsageTotals:
         """The sum of all samples of the day."""
         day = UsageTotals()
-        for m in self.slices.values():
-            day.add(cpu=m.cpu, memory=m.memory)
+        for totals in self.slices.values():
+            day = day.plus(*totals)
         return day
 
 
@@ -183,6 +162,9 @@ class _Scaled:
     pods: dict[int, dict[datetime, int]] = field(default_factory=dict)
     forecast: dict[int, float] = field(default_factory=dict)
 
+    def slice(self, number: int) -> ReplicaSlice:
+        return ReplicaSlice(_mean(self.used.get(number, {})), self.forecast.get(number), _mean(self.pods.get(number, {})))
+
 
 @dataclass(slots=True)
 class ReplicaCurve:
@@ -219,7 +201,7 @@ class ReplicaCurve:
 
     def by_slice(self, slices: Sequence[int]) -> Mapping[str, list[ReplicaSlice]]:
         """By workload, the slices of these half hours, which are given by their numbers."""
-        return {name: [_slice(scaled, number) for number in slices] for name, scaled in sorted(self._scaled.items())}
+        return {name: [scaled.slice(number) for number in slices] for name, scaled in sorted(self._scaled.items())}
 
     def pods(self, workload: str) -> float:
         """Pods of a workload on average over all scrapes."""
@@ -230,10 +212,6 @@ class ReplicaCurve:
     def workloads(self) -> list[str]:
         """Their keys, in order."""
         return sorted(self._scaled)
-
-
-def _slice(scaled: _Scaled, number: int) -> ReplicaSlice:
-    return ReplicaSlice(_mean(scaled.used.get(number, {})), scaled.forecast.get(number), _mean(scaled.pods.get(number, {})))
 
 
 def _mean(values: Mapping[datetime, float]) -> float:

@@ -49,8 +49,8 @@ def _table(*days: DayState) -> list[str]:
     fixed = next(row.pods for row in days[0].rows() if row.workload.key == orders) * days[0].curve.hours
     acted_on = days[1:]
     rows = [
-        ("CPU requested and not used (slack)", *(f"{total.cpu_slack:.0%}" for total in totals)),
-        ("memory requested and not used", *(f"{total.memory_slack:.0%}" for total in totals)),
+        ("CPU requested and not used (slack)", *(f"{total.cpu.slack:.0%}" for total in totals)),
+        ("memory requested and not used", *(f"{total.memory.slack:.0%}" for total in totals)),
         ("containers OOM-killed", *(str(day.ooms) for day in days)),
         ("node-hours", *(f"{day.nodes.hours(day.at):.0f}" for day in days)),
         (

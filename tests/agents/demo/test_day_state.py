@@ -68,10 +68,10 @@ def test_requested_and_used_are_summed_over_running_pods_by_workload() -> None:
     state = state_of([pod(CART, "a", 2.0, 1024), pod(CART, "b", 1.0, 512), pod(WEB, "c", 0.5, 100)])
     state.apply(scrape(1, {"cart-a": (0.5, 256), "cart-b": (0.25, 128)}))
     cart, web = state.rows()
-    assert (cart.workload, cart.pods, cart.cpu_requested, cart.cpu_used) == (CART, 2, 3.0, 0.75)
-    assert (cart.memory_requested, cart.memory_used) == (1536 * MIB, 384 * MIB)
-    assert (web.pods, web.cpu_requested, web.cpu_used, web.target) == (1, 0.5, 0.0, None)
-    assert state.now.cpu_requested == 3.5
+    assert (cart.workload, cart.pods, cart.usage.cpu[:2]) == (CART, 2, (3.0, 0.75))
+    assert cart.usage.memory[:2] == (1536 * MIB, 384 * MIB)
+    assert (web.pods, web.usage.cpu[:2], web.target) == (1, (0.5, 0.0), None)
+    assert state.now.cpu.requested == 3.5
 
 
 def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
@@ -80,8 +80,8 @@ def test_slack_is_the_share_of_requests_that_no_sample_used() -> None:
     state.apply(pod(CART, "a", 1.0, 500))
     state.apply(scrape(2, {"cart-a": (0.4, 400)}))
     day = state.curve.total()
-    assert day.cpu_slack == pytest.approx(1 - 0.9 / 3.0)
-    assert day.memory_slack == pytest.approx(1 - 900 / 1500)
+    assert day.cpu.slack == pytest.approx(1 - 0.9 / 3.0)
+    assert day.memory.slack == pytest.approx(1 - 900 / 1500)
 
 
 def test_a_slice_of_the_curve_is_the_average_of_its_scrapes_whatever_the_partitions() -> None:
@@ -91,13 +91,13 @@ def test_a_slice_of_the_curve_is_the_average_of_its_scrapes_whatever_the_partiti
         state.apply(scrape(minute, {"web-b": (2.0, 50)}))
     state.apply(scrape(31, {"cart-a": (0.5, 50)}))
     first, second = state.curve.averages()
-    assert (first.cpu_requested, first.cpu_used) == (6.0, 3.0)
-    assert (second.cpu_requested, second.cpu_used) == (2.0, 0.5)
+    assert first.cpu[:2] == (6.0, 3.0)
+    assert second.cpu[:2] == (2.0, 0.5)
 
 
 def test_an_amount_that_was_not_seen_adds_nothing_to_what_is_used() -> None:
     state = state_of([pod(CART, "a", 2.0, 100), scrape(1, {"cart-a": (float("nan"), 50)})])
-    assert (state.rows()[0].cpu_used, state.rows()[0].memory_used) == (0.0, 50 * MIB)
+    assert [amounts.used for amounts in state.rows()[0].usage] == [0.0, 50 * MIB]
 
 
 def test_a_deleted_pod_is_gone_but_its_restarts_are_not() -> None:
