@@ -1,12 +1,6 @@
-"""Events of node scaling: one example of every type, and Hypothesis strategies that follow from the types of their fields."""
+"""Events of node scaling: one example of every type."""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import Any, get_args, get_origin, get_type_hints
-
-from hypothesis import strategies as st
 
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
@@ -315,36 +309,3 @@ EXAMPLES: tuple[Event, ...] = (
         example="shop/cart-7f9c-x2",
     ),
 )
-
-texts = st.text(max_size=12)
-_times = st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001  # made aware by timezones
-_PLAIN: Mapping[object, st.SearchStrategy[Any]] = {
-    str: texts,
-    bool: st.booleans(),
-    int: st.integers(-(2**31), 10**16),
-    float: st.floats(-1e16, 1e16),
-    datetime: _times,
-    object: texts | st.integers(-(2**53), 2**53) | st.booleans() | st.lists(texts, max_size=2),
-    type(None): st.none(),
-}
-
-
-def of_type(hint: Any) -> st.SearchStrategy[Any]:
-    """Any value of a field's type that the wire can carry."""
-    hint = getattr(hint, "__supertype__", hint)
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is tuple:
-        return st.lists(of_type(parts[0]), max_size=2).map(tuple)
-    if origin is Mapping:
-        return st.dictionaries(texts, of_type(parts[1]), max_size=2)
-    if parts:
-        return st.one_of([of_type(part) for part in parts])
-    if is_dataclass(hint):
-        kinds = get_type_hints(hint)
-        return st.builds(
-            hint, **{field.name: st.deferred(lambda name=field.name: of_type(kinds[name])) for field in fields(hint)}
-        )
-    return st.sampled_from(hint) if isinstance(hint, type) and issubclass(hint, StrEnum) else _PLAIN[hint]
-
-
-events: st.SearchStrategy[Event] = st.one_of([of_type(type(event)) for event in EXAMPLES])
