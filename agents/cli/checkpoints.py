@@ -40,7 +40,7 @@ def tables(
     """
     from agents.commands.past import checkpoints
 
-    checkpoints.show_tables(given(common).settings(), checkpoints.TableChoice(partition, table, key), output)
+    checkpoints.show_tables(given(common).settings(), output, partition=partition, table=table, key=key)
 
 
 @app.command

@@ -57,7 +57,7 @@ def simulate(
     """
     from agents.demo import simulate_command
 
-    simulate_command.run(scenario, simulate_command.SimulateFlags(keep, output, setting))
+    simulate_command.run(scenario, keep=keep, given=setting, form=output)
 
 
 def up(

@@ -114,12 +114,11 @@ def timeline(  # noqa: PLR0913  # the flags of a command
 ) -> None:
     """Print what happened in a stretch on one axis of time: policies, kills, decisions and outcomes, with places."""
     from agents.commands.past import timeline as command
-    from agents.commands.past.timeline import TimelineFilter
 
     options = given(common)
-    wanted = TimelineFilter(namespace, workload, options.cluster)
-    flags = command.TimelineFlags(begin, end, output, limit, everything, options.cluster)
-    command.timeline(options.settings(), wanted, flags)
+    wanted = command.TimelineFilter(namespace, workload, options.cluster)
+    flags = command.TimelineFlags(wanted, begin, end, output, limit, everything)
+    command.timeline(options.settings(), flags)
 
 
 def history(  # noqa: PLR0913  # the flags of a command
@@ -136,7 +135,7 @@ def history(  # noqa: PLR0913  # the flags of a command
     from agents.commands.past import timeline as command
 
     options = given(common)
-    flags = command.TimelineFlags(begin, end, output, limit, cluster=options.cluster)
+    flags = command.TimelineFlags(command.TimelineFilter(cluster=options.cluster), begin, end, output, limit)
     command.history(options.settings(), workload, flags)
 
 
@@ -213,7 +212,7 @@ def report(  # noqa: PLR0913  # the flags of a command
     if live == (file is not None):
         raise BadInput("give a file to write, or --live to serve the page" + (", not both" if live else ""))
     if file is None:
-        command.serve(settings, flags, command.LiveFlags(listen, token_file, every))
+        command.serve(settings, flags, listen=listen, token_file=token_file, every=every)
     else:
         command.run(settings, file, flags)
 
@@ -299,13 +298,11 @@ def why(
     from agents.terminal import output_table
     from agents.why.explanation import explain
     from agents.why.explanation_lines import lines
-    from streams.log_context import LogContext
     from streams.publishing import source_reports
 
     options = given(common)
     settings = options.settings(log__at=at)
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
+    with log_factory.context_to_read(settings) as (context, _):
         if options.cluster is not None:
             source_reports.require_cluster(context, options.cluster)
         found = explain(context, asked)

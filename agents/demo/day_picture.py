@@ -175,16 +175,13 @@ def drawn(day: ContainerDay, why: Sequence[str]) -> str:
             f'<text class="title" x="{_LEFT}" y="26">One day of {escape(day.container)}, from the log of the demo: memory</text>',
             *_Plot(day).parts(),
             *(
-                f'<text class="why" xml:space="preserve" x="{_TEXT}" y="{_BOTTOM + 62 + 17 * number}">{_cut(line)}</text>'
+                f'<text class="why" xml:space="preserve" x="{_TEXT}" y="{_BOTTOM + 62 + 17 * number}">'
+                f"{escape(line if len(line) <= _MOST_LETTERS else line[: _MOST_LETTERS - 1] + '…')}</text>"
                 for number, line in enumerate(why)
             ),
             "</svg>\n",
         ]
     )
-
-
-def _cut(line: str) -> str:
-    return escape(line if len(line) <= _MOST_LETTERS else line[: _MOST_LETTERS - 1] + "…")
 
 
 class _Plot:

@@ -4,8 +4,7 @@ The same scenario file gives the same log, byte for byte. The log may be kept, a
 """
 
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agents.demo import day_in_memory, scenario_file
@@ -35,35 +34,26 @@ from streams.simulated.demo_shop import ShopSettings
 _CLUSTER = "demo"
 
 
-@dataclass(frozen=True, slots=True)
-class SimulateFlags:
-    """`keep`: a folder for the log and its settings. `given` are settings of the command line, which win over the file's."""
+def run(file: Path, *, keep: Path | None, given: Sequence[str], form: TextForm) -> None:
+    """Play the scenario to its end and print what happened. Raises BadInput.
 
-    keep: Path | None = None
-    form: TextForm = "table"
-    given: tuple[str, ...] = ()
-
-
-def run(file: Path, flags: SimulateFlags) -> None:
-    """Play the scenario to its end and print what happened. Raises BadInput."""
-    scenario = scenario_file.read(file)
+    `keep`: a folder for the log and its settings. `given` are settings of the command line, which win over the file's.
+    """
+    scenario, ours = scenario_file.read(file), dict[str, str]()
+    for item in given:
+        name, _, value = item.partition("=")
+        ours[name] = value
     logging_setup.set_up("simulate", stream=io.StringIO())
     with stoppable():
-        day, log = play(scenario, _given(flags))
-    if flags.keep is not None:
+        day, log = play(scenario, ours)
+    if keep is not None:
         try:
-            flags.keep.mkdir(parents=True, exist_ok=True)
+            keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = f"{error.strerror}; name a folder that you may write to"
-            raise BadInput(f"--keep '{flags.keep}' cannot be made: {reason}") from error
-        day_in_memory.save(log, day.topics, day.settings() | _given(flags), flags.keep)
-        note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
-    _print(LogWatcher(log, day.topics).catch_up(), scenario, form=flags.form)
-
-
-def _given(flags: SimulateFlags) -> dict[str, str]:
-    """The settings of the command line, by name."""
-    return {name: value for name, _, value in (item.partition("=") for item in flags.given)}
+            raise BadInput(f"--keep '{keep}' cannot be made: {error.strerror}; name a folder that you may write to") from error
+        day_in_memory.save(log, day.topics, day.settings() | ours, keep)
+        note(f"the log is kept: `ullage timeline --log {keep / 'log.jsonl'}`")
+    _print(LogWatcher(log, day.topics).catch_up(), scenario, form=form)
 
 
 def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:

@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import blake2b
 from inspect import signature
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from agents.logic.vertical.policy_code import (
@@ -249,7 +249,9 @@ def load(source: PolicySource) -> CodePolicy:
     limits = policy_limits.IN_FORCE.get()
     try:
         with limits.held() if isinstance(limits, PolicyLimits) else nullcontext():
-            exec(_compiled(source), namespace)  # noqa: S102  # a policy is code; it is as trusted as this program
+            # else the `from __future__` lines of this file would hold for the policy
+            code = compile(source.text, str(source.where), "exec", dont_inherit=True)
+            exec(code, namespace)  # noqa: S102  # a policy is code; it is as trusted as this program
         policy = CodePolicy(
             source.reference,
             _with_state(namespace["recommend"]),
@@ -312,11 +314,6 @@ def _version(declared: object) -> int:
     if not isinstance(declared, int) or not 0 < declared < _WIDEST:
         raise ValueError(f"VERSION is {declared!r}; a whole number from 1 to {_WIDEST - 1} is expected")
     return declared
-
-
-def _compiled(source: PolicySource) -> CodeType:
-    # else the `from __future__` lines of this file would hold for the policy
-    return compile(source.text, str(source.where), "exec", dont_inherit=True)
 
 
 def _guarded_builtins() -> dict[str, object]:

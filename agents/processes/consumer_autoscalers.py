@@ -84,7 +84,8 @@ class EhpaObjectGenerator:
         """None where prediction is off, or nothing could be forecast anyway."""
         try:
             read = ehpa_manifest.read(ehpa)
-            if read.prediction is None or not _could_be_forecast(read):
+            could_be_forecast = read.queries or any(metric.kind in PREDICTED for metric in read.metrics)
+            if read.prediction is None or not could_be_forecast:
                 return None
             made = generated_objects.tsp(read)
         except (CannotGenerate, ValueError) as error:
@@ -115,10 +116,6 @@ def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:
     return ehpa_crons.refusals(ehpa.crons, now, namespace=ehpa.namespace, ehpa=ehpa.name)
 
 
-def _could_be_forecast(ehpa: Ehpa) -> bool:
-    return bool(ehpa.queries) or any(metric.kind in PREDICTED for metric in ehpa.metrics)
-
-
 def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
     """The forecasts, unless they have expired."""
     return forecast.metrics if forecast is not None and forecast.holds(now) else ()
@@ -138,29 +135,20 @@ def _pod(pod: Mapping[str, Any]) -> TargetPod:
     about, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
     ready: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
     since = ready.get("lastTransitionTime") if ready.get("status") == "True" else None
+    sidecars = [container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"]
     return TargetPod(
         str(about["name"]),
         status.get("phase") == "Running",
         bool(about.get("deletionTimestamp")),
         None if since is None else datetime.fromisoformat(str(since)).timestamp(),
-        tuple(
-            (str(container["name"]), _requests(container))
-            for container in (*(spec.get("containers") or ()), *filter(_is_sidecar, spec.get("initContainers") or ()))
-        ),
+        tuple((str(container["name"]), _requests(container)) for container in (*(spec.get("containers") or ()), *sidecars)),
         _requests(spec),
     )
 
 
-def _is_sidecar(container: Mapping[str, Any]) -> bool:
-    return container.get("restartPolicy") == "Always"
-
-
 def _requests(container: Mapping[str, Any]) -> dict[str, int]:
     """Those of a container, or of the pod itself."""
-    return _amounts((container.get("resources") or {}).get("requests") or {})
-
-
-def _amounts(requests: Mapping[str, Any]) -> dict[str, int]:
+    requests: Mapping[str, Any] = (container.get("resources") or {}).get("requests") or {}
     return {str(name): exact_quantity.read(value).thousandths for name, value in requests.items()}
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
-from agents.processes.simulated_replicas import open_replicas
+from agents.processes.simulated_replicas import SourceAndConsumer, open_replicas
 from agents.processes.source_asg import node_template
 from schemas import admission_notes
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -177,24 +177,16 @@ def _fact(node: ClusterNode, cluster: str, at: datetime) -> NodeChanged:
 OPTIONS = RemovalOptions(evictions=1)  # one after the other, so that the same seed gives the same day
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedNodeGroups:
-    """The node groups of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
-
-    publish: Callable[[datetime], object]
-    act: Callable[[], object]
-
-
 def open_node_groups(
     cluster: SimulatedCluster,
     context: Callable[[], LogContext],
     *,
     world: NodeWorld | None = None,
     apart: timedelta = timedelta(),
-) -> SimulatedNodeGroups:
-    """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures.
+) -> SourceAndConsumer:
+    """Sources and consumer of the node groups, each with a `context` of its own.
 
-    `apart` is how far apart the moments of `publish` are.
+    `world` has other clients in tests of their failures; `apart` is how far apart the moments of `publish` are.
     """
     acted_on = world or node_world(cluster)
     scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
@@ -207,7 +199,7 @@ def open_node_groups(
         scheduling.poll(at)
         groups.poll(at)
 
-    return SimulatedNodeGroups(publish, consumer.poll_once)
+    return SourceAndConsumer(publish, consumer.poll_once)
 
 
 def node_world(cluster: SimulatedCluster) -> NodeWorld:
@@ -308,14 +300,12 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
 
     answer = partial(admission.answer, coming=coming)
     shop = _shop(settings, log, topics, admit=SimulatedAdmission(answer), after=after)
-    shop = _joined(shop, SimulatedConstraints(shop.cluster, context()).publish, lambda: None)
+    shop = _joined(shop, SourceAndConsumer(SimulatedConstraints(shop.cluster, context()).publish))
     if any(deployment.scaling is not None for deployment in settings.deployments):
-        replicas = open_replicas(shop.cluster, context)
-        shop = _joined(shop, replicas.publish, replicas.act)
+        shop = _joined(shop, open_replicas(shop.cluster, context))
     if not settings.groups:
         return shop
-    groups = open_node_groups(shop.cluster, context, apart=settings.period)
-    return _joined(shop, groups.publish, groups.act)
+    return _joined(shop, open_node_groups(shop.cluster, context, apart=settings.period))
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
@@ -333,19 +323,19 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
             due = at + settings.period
             groups.publish(at)
 
-    return _joined(shop, publish, lambda: None)
+    return _joined(shop, SourceAndConsumer(publish))
 
 
-def _joined(shop: Shop, publish: Callable[[datetime], object], act: Callable[[], object]) -> Shop:
+def _joined(shop: Shop, part: SourceAndConsumer) -> Shop:
     """The shop with another source and another consumer."""
 
     def scrape(at: datetime) -> None:
         shop.scrape(at)
-        publish(at)
+        part.publish(at)
 
     def after() -> None:
         shop.after()
-        act()
+        part.act()
 
     return replace(shop, scrape=scrape, after=after)
 
@@ -365,4 +355,4 @@ def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionH
     context = LogContext.of(log, topics, client.cluster)
     source = SimulatedClusterPoller(client, context, apart=settings.period)
     shop = Shop(cluster, client, source.scrape, after, lambda: source.dropped)
-    return _joined(shop, SimulatedNodeFacts(cluster, context).publish, lambda: None)
+    return _joined(shop, SourceAndConsumer(SimulatedNodeFacts(cluster, context).publish))

@@ -32,11 +32,11 @@ _REF = ("Deployment", "apps/v1")
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedReplicas:
-    """The scaled deployments of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
+class SourceAndConsumer:
+    """Of one part of a simulated cluster: `publish` publishes what is new, `act` carries out what was decided."""
 
     publish: Callable[[datetime], object]
-    act: Callable[[], object]
+    act: Callable[[], object] = lambda: None
 
 
 class SimulatedScales:
@@ -67,11 +67,11 @@ class SimulatedScales:
         """There is one kind, and it stays."""
 
 
-def open_replicas(cluster: SimulatedCluster, context: Callable[[], LogContext]) -> SimulatedReplicas:
+def open_replicas(cluster: SimulatedCluster, context: Callable[[], LogContext]) -> SourceAndConsumer:
     """Source and consumer, each with a `context` of its own."""
     scales = SimulatedScales(cluster)
     source = _ReplicaSource(cluster, scales, context())
-    return SimulatedReplicas(source.publish, scaler(context(), scales).poll_once)
+    return SourceAndConsumer(source.publish, scaler(context(), scales).poll_once)
 
 
 class _ReplicaSource:

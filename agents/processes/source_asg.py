@@ -31,7 +31,7 @@ from schemas.units import Seconds
 from streams.clients.aws import ec2_instances
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
 from streams.clients.aws.ec2_instances import InstancePrices, InstanceSize
-from streams.clients.aws.group_responses import AutoScalingGroup, TemplateVersion, TypeRequirements
+from streams.clients.aws.group_responses import AutoScalingGroup, TypeRequirements
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
@@ -120,16 +120,15 @@ def _launch_source(group: AutoScalingGroup, launch: LaunchDetails) -> LaunchSour
     """AWS's launch details, in the form of the rules."""
     if launch.failure:
         return LaunchSource(failure=launch.failure)
-    template = None if launch.template is None else _template(launch.template, launch.fitting)
+    template, version = None, launch.template
+    if version is not None:
+        demanded = _requirements(version.requirements)
+        template = LaunchTemplate(version.instance_type, version.image, demanded, launch.fitting)
     if group.mixed is None:
         return LaunchSource(configured=launch.configured, template=template)
     name = "" if group.mixed.template is None else group.mixed.template.key
     demanded = _requirements(group.mixed.requirements)
     return LaunchSource(mixed=MixedPolicy(template, name, group.mixed.types, demanded, launch.fitting))
-
-
-def _template(version: TemplateVersion, fitting: str) -> LaunchTemplate:
-    return LaunchTemplate(version.instance_type, version.image, _requirements(version.requirements), fitting)
 
 
 def _requirements(demanded: TypeRequirements | None) -> InstanceRequirements | None:

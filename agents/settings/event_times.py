@@ -31,6 +31,14 @@ def moment(text: str, newest: datetime, flag: str) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
+def stretch(begin: str | None, end: str | None, newest: datetime) -> tuple[datetime | None, datetime | None]:
+    """The moments that `--from` and `--to` mean, None where one is not given. Raises BadInput, also for an end too early."""
+    since, until = (None if text is None else moment(text, newest, flag) for text, flag in ((begin, "--from"), (end, "--to")))
+    if since is not None and until is not None and until <= since:
+        raise BadInput(f"--to {end} is not after --from {begin}")
+    return since, until
+
+
 def duration(text: str, flag: str) -> timedelta:
     """A length of time such as `90s`, `30m`, `1h` or `2d`. Raises BadInput that names the flag."""
     match = _AGO.fullmatch(text)

@@ -89,6 +89,13 @@ def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
         yield (opened if settings.log.at is None else _as_of(opened, topics(settings), settings.log.at)), settings
 
 
+@contextmanager
+def context_to_read(settings: Settings) -> Iterator[tuple[LogContext, Settings]]:
+    """As `log_to_read`: the log with its topics, for the settings' cluster, and the settings that fit it."""
+    with log_to_read(settings) as (opened, fitted):
+        yield LogContext.of(opened, topics(fitted), settings.cluster.name), fitted
+
+
 def log_to_write(settings: Settings) -> Log:
     """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers.
 

@@ -27,16 +27,12 @@ _OBEYED = re.compile(
 
 def visible(text: str) -> str:
     """The text with everything escaped that a terminal would obey; line breaks and tabs stay."""
-    return _OBEYED.sub(_spelled, text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def visible_line(text: str) -> str:
     """As `visible`, and on one line: a line break in a name must not look like a line of ours."""
     return visible(text).replace(_LINE_BREAK, "\\n")
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 _FEWEST = 40

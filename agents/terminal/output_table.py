@@ -55,7 +55,7 @@ def lines(
         case "json":
             yield from orjson.dumps(list(exact), option=orjson.OPT_INDENT_2).decode().splitlines()
         case "yaml":
-            yield from _yaml(exact)
+            yield from _dumped([dict(row) for row in exact])
         case "csv":
             yield from _csv(exact)
         case "md":
@@ -202,10 +202,6 @@ def _csv(rows: Sequence[Row]) -> Iterator[str]:
         writer.writerow(names)
         writer.writerows([row.get(name) for name in names] for row in rows)  # None becomes an empty text
     yield from out.getvalue().splitlines()
-
-
-def _yaml(rows: Sequence[Row]) -> Iterator[str]:
-    yield from _dumped([dict(row) for row in rows])
 
 
 def _dumped(value: object) -> Iterator[str]:

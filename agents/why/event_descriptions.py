@@ -337,14 +337,14 @@ def _amounts(amounts: Amounts) -> str:
     return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
 
 
-def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
-    """One amount in people's units (`schemas.units`); `?` for a bound that none is yet."""
+def amount(unset: str = "not set", /, *, cpu: float | None = None, memory: float | None = None) -> str:
+    """One amount in people's units (`schemas.units`); `?` for a bound that none is yet, `unset` for one that is not set."""
     if cpu is not None:
         if cpu * 1000 == AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
             return "?"
         return units.cpu_text(cpu)
     if memory is None:
-        return "not set"
+        return unset
     if memory == AMOUNT_LIMIT:
         return "?"
     return units.bytes_text(memory)

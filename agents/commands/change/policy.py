@@ -16,7 +16,6 @@ from agents.terminal.output import note, sentence
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput
-from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
@@ -96,7 +95,9 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
         if slash and "*" not in cluster:
             source_reports.require_cluster(operator.context, cluster)
         _check_bounds(policy)
-        new = replace(policy, at=at, version=_version(policy), through="")
+        # equal content, equal version
+        version = blake2b(repr(policy_file.as_body(policy)).encode(), digest_size=4).hexdigest()
+        new = replace(policy, at=at, version=version, through="")
         old = in_force.get(policy.target)
         # time and version do not count: applying one file twice must not make the log longer
         same = old is not None and replace(old, at=at, version=new.version, by=new.by, through="") == new
@@ -130,11 +131,6 @@ def _check_bounds(policy: VerticalPolicyChanged) -> None:
                 )
 
 
-def _version(policy: VerticalPolicyChanged) -> str:
-    """Equal content, equal version."""
-    return blake2b(repr(policy_file.as_body(policy)).encode(), digest_size=4).hexdigest()
-
-
 def _overlaid(old: Amounts, new: Amounts) -> Amounts:
     return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)
 
@@ -144,8 +140,8 @@ def _overlaid(old: Amounts, new: Amounts) -> Amounts:
 
 def show_in_force(settings: Settings, form: output_table.OutputForm, *, as_objects: bool = False) -> None:
     """Print all policies in force, as objects of the cluster if so wanted."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        in_force = list(OperatorLog(LogContext.of(log, log_factory.topics(fitted))).policies().values())
+    with log_factory.context_to_read(settings) as (context, _):
+        in_force = list(OperatorLog(context).policies().values())
     if as_objects:
         command_objects.print_policies(in_force, settings.cluster.name)
     elif form in {"yaml", "json"}:

@@ -58,8 +58,11 @@ _FILE = TypeAdapter(list[_Policy])
 
 def read(file: Path) -> list[VerticalPolicyChanged]:
     """The policies of a file, without time and version. Raises BadInput that names the file, the place in it and the value."""
+    tree = yaml_reader.read_file(file, f"the policy file '{file}'")
+    if not tree:
+        raise BadInput(f"the policy file '{file}' is empty: write a list of policies, as `ullage policy list` prints them")
     try:
-        listed = _FILE.validate_python(_content(file))
+        listed = _FILE.validate_python(tree)
     except ValidationError as error:
         raise BadInput(f"the policy file '{file}' {_first(error)}") from error
     # else the later of two would win in silence
@@ -69,13 +72,6 @@ def read(file: Path) -> list[VerticalPolicyChanged]:
             raise BadInput(f"the policy file '{file}' has two policies with the target '{policy.target}'")
         seen.add(policy.target)
     return [_policy(policy, f"{file} [{i}]") for i, policy in enumerate(listed)]
-
-
-def _content(file: Path) -> object:
-    tree = yaml_reader.read_file(file, f"the policy file '{file}'")
-    if not tree:
-        raise BadInput(f"the policy file '{file}' is empty: write a list of policies, as `ullage policy list` prints them")
-    return tree
 
 
 def _first(error: ValidationError) -> str:

@@ -260,13 +260,8 @@ def _object(revert: RevertRequested) -> dict[str, object]:
 
 
 def _line(revert: RevertRequested) -> str:
-    amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(revert.requests.items()))
+    amounts = "; ".join(
+        f"{name} {amount(_AS_IT_IS, cpu=before.cpu)} / {amount(_AS_IT_IS, memory=before.memory)}"
+        for name, before in sorted(revert.requests.items())
+    )
     return f"{_name(revert)}  back to {amounts}"
-
-
-def _cpu(before: Amounts) -> str:
-    return _AS_IT_IS if before.cpu is None else amount(cpu=before.cpu)
-
-
-def _memory(before: Amounts) -> str:
-    return _AS_IT_IS if before.memory is None else amount(memory=before.memory)

@@ -13,15 +13,13 @@ from agents.terminal import output_table
 from agents.terminal.output import note, sentence
 from agents.terminal.output_table import OutputForm, TextForm
 from schemas.times import EPOCH
-from streams.log_context import LogContext
 
 _NOTHING = "nothing to do: the log says what is set here"
 
 
 def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print where the log differs."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
+    with log_factory.context_to_read(settings) as (context, fitted):
         # the time of rules that are not sent does not matter
         differences = rules_in_log.differences(context, stages(fitted), EPOCH)
     output_table.print_text(form, map(str, differences), [difference.as_object() for difference in differences])

@@ -151,9 +151,11 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, form: TextForm, 
             card = _of_log(recorded_log.reading(settings, file), jobs)
         else:
             card = scored(file, settings, jobs=jobs).card()
-    for line in output_table.fitted(form, backtest.lines(card)) if form in output_table.PEOPLE else _for_programs(form, card):
-        # after the card: a gate that is crossed is no reason to hide it
-        data(line)
+    # before the gate: that it is crossed is no reason to hide the card
+    if form == "json":  # on one line, for logs and pipes
+        data(orjson.dumps(card).decode())
+    else:
+        output_table.print_text(form, backtest.lines(card), card)
     if max_oom is not None and card.gated_kills > max_oom:
         kills = card.kills
         before = "recorded" if kills.recorded else "would-be"
@@ -163,13 +165,6 @@ def run(settings: Settings, file: Path, *, max_oom: int | None, form: TextForm, 
         )
         return GATE
     return 0
-
-
-def _for_programs(form: TextForm, card: ScoreCard) -> Iterator[str]:
-    if form == "json":  # on one line, for logs and pipes
-        yield orjson.dumps(card).decode()
-    else:
-        yield from output_table.document(form, card)
 
 
 def _of_log(settings: Settings, jobs: int | None) -> ScoreCard:

@@ -27,7 +27,6 @@ from schemas.times import rfc3339
 from schemas.units import Fraction
 from streams import truncated_topics
 from streams.errors import BadInput
-from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 
 _STAGES: Mapping[str, str] = {"vertical": "recommender", "updates": "updater", "nodes": "scaler", "replicas": "forecaster"}
@@ -79,18 +78,17 @@ def _setting(item: str) -> str:
 def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
     """Decide the stretch again and print the difference; `given` are the settings that were named on the command line."""
     rules = _other_rules(settings, given, flags.policy)
-    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
+    with stoppable(), log_factory.context_to_read(settings) as (context, fitted):
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so there is no stretch to decide again")
-        since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else datetime.min.replace(tzinfo=tick.at.tzinfo)
-        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at
+        since, until = event_times.stretch(flags.begin, flags.end, tick.at)
+        since, until = since or datetime.min.replace(tzinfo=tick.at.tzinfo), until or tick.at
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         topics = {name for stage in stages(fitted) for name in stage.reads}
         # before the stretch is decided: retention must not take the answer away meanwhile
-        lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
+        lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, sorted(topics)))
         # the last of the growing comparisons, without keeping the others
         [outcome] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
     if not outcome.turns:

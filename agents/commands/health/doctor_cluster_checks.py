@@ -19,7 +19,6 @@ from agents.settings.all_settings import Settings
 from schemas.policies.control import Mode
 from schemas.units import Seconds
 from streams.errors import BadInput, EdgeError, GiveUp, UllageError
-from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 from streams.serving import certificates
@@ -143,7 +142,8 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
     else:
         fix = "install VPA's CRDs (they need no VPA), or use `ullage policy set`"
         # an old VPA serves v1beta2 alone
-        others = ", ".join(version for version in _versions(api, "autoscaling.k8s.io") if version != "v1")
+        versions = (str(served.get("version")) for served in _object(api, "/apis/autoscaling.k8s.io").get("versions") or ())
+        others = ", ".join(version for version in versions if version != "v1")
         finding = "the cluster has no VerticalPodAutoscaler objects (autoscaling.k8s.io/v1)"
         yield DoctorCheck("warn", "crds", f"{finding}, only {others} of that group" if others else finding, fix)
     for group, plural in _EHPAS if settings.cluster.replicas else ():
@@ -165,10 +165,6 @@ def _resources(api: "Api", path: str) -> set[str]:
 def _body(answer: "ApiResponse") -> dict[str, Any]:
     body: dict[str, Any] = json.loads(answer.body)
     return body
-
-
-def _versions(api: "Api", group: str) -> list[str]:
-    return [str(version.get("version")) for version in _object(api, f"/apis/{group}").get("versions") or ()]
 
 
 def _object(api: "Api", path: str) -> dict[str, Any]:
@@ -217,8 +213,8 @@ def received(settings: Settings) -> Iterator[DoctorCheck]:
     from agents.processes import source_usage
 
     try:
-        with log_factory.log_to_read(settings) as (log, fitted):
-            reports = source_reports.newest_reports(LogContext.of(log, log_factory.topics(fitted)))
+        with log_factory.context_to_read(settings) as (context, _):
+            reports = source_reports.newest_reports(context)
     except UllageError:
         return  # the lines about the log report that
     report = reports.get((settings.cluster.name, "usage"))
@@ -298,8 +294,8 @@ def _applied(settings: Settings) -> bool:
     if settings.log.kind == "memory":
         return False
     try:
-        with log_factory.log_to_read(settings) as (log, fitted):
-            control = OperatorLog(LogContext.of(log, log_factory.topics(fitted))).control(settings.cluster.name)
+        with log_factory.context_to_read(settings) as (context, _):
+            control = OperatorLog(context).control(settings.cluster.name)
     except UllageError:
         return False
     return control is not None and control.mode is Mode.APPLY
@@ -311,8 +307,8 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
         return
     name = settings.cluster.name
     try:
-        with log_factory.log_to_read(settings) as (log, fitted):
-            named = source_reports.clusters(LogContext.of(log, log_factory.topics(fitted)))
+        with log_factory.context_to_read(settings) as (context, _):
+            named = source_reports.clusters(context)
     except UllageError:
         return  # the lines about the log report that
     if name in named:

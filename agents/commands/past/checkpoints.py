@@ -10,7 +10,6 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -189,53 +188,42 @@ def _unreadable(partition: int, checkpoint: StoredState, chunk: str, why: str) -
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TableChoice:
-    """Which tables: of this partition, if it is said; with `table`, its entries whose key contains `key`."""
+def show_tables(settings: Settings, form: OutputForm, *, partition: int | None, table: str, key: str) -> None:
+    """Print a line for each table, of one partition if it is said; or, with `table`, its entries whose key contains `key`.
 
-    partition: int | None = None
-    table: str = ""
-    key: str = ""
-
-
-def show_tables(settings: Settings, choice: TableChoice, form: OutputForm = "table") -> None:
-    """Print a line for each table, or for each entry of one table. Raises BadInput for a choice that leaves nothing."""
+    Raises BadInput for a choice that leaves nothing.
+    """
     rows, tables = list[Row](), set[str]()
-    for stage, partition, state in _states(settings, choice):
-        by_table = _chunks(state)
+    for stage, number, state in _states(settings, partition):
+        # the first word of a chunk's name is its table's
+        by_table: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        for name, chunk in sorted(state.chunks.items()):
+            by_table[name.partition("/")[0]][name] = chunk
         tables.update(by_table)
-        if choice.table:
-            rows.extend(_entries(stage, partition, by_table.get(choice.table, {}), choice.key))
+        if table:
+            rows.extend(_entries(stage, number, by_table.get(table, {}), key))
         else:
-            rows.extend(_table(stage, partition, state.mark.turn, name, chunks) for name, chunks in sorted(by_table.items()))
-    if choice.table and choice.table not in tables:
-        raise BadInput(f"no checkpoint has a table '{choice.table}'; there are {', '.join(sorted(tables))}")
+            rows.extend(_table(stage, number, state.mark.turn, name, chunks) for name, chunks in sorted(by_table.items()))
+    if table and table not in tables:
+        raise BadInput(f"no checkpoint has a table '{table}'; there are {', '.join(sorted(tables))}")
     output_table.print_rows(form, rows)
 
 
-def _states(settings: Settings, choice: TableChoice) -> Iterator[tuple[str, int, StoredState]]:
+def _states(settings: Settings, only: int | None) -> Iterator[tuple[str, int, StoredState]]:
     """The newest states, by stage and partition. Raises BadInput where there is none."""
     some = False
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
+    with log_factory.context_to_read(settings) as (context, fitted):
+        log = context.log
         for stage in stages(fitted):
             topic = changelog_topic(fitted.worker.name, stage.name)
             for partition in range(log.partitions(topic) if has_topic(log, topic) else 0):
-                if choice.partition in (None, partition):
+                if only in (None, partition):
                     state = newest_checkpoint(context, stage, partition, fitted.worker.name).found
                     if state is not None:
                         some = True
                         yield stage.name, partition, state
     if not some:
         raise BadInput(f"there is no such checkpoint in this log: has a worker named '{settings.worker.name}' run?")
-
-
-def _chunks(state: StoredState) -> Mapping[str, Mapping[str, bytes]]:
-    """The chunks of each table; the first word of a chunk's name is its table's."""
-    by_table: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
-    for name, chunk in sorted(state.chunks.items()):
-        by_table[name.partition("/")[0]][name] = chunk
-    return by_table
 
 
 def _table(stage: str, partition: int, turn: int, name: str, chunks: Mapping[str, bytes]) -> Row:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -41,11 +40,12 @@ class ExportFlags:
 def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
     """Write the present content of the log."""
     _require_name(file)
-    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
-        since, until = _moment(context, flags.begin, "--from"), _moment(context, flags.end, "--to")
-        if since is not None and until is not None and until <= since:
-            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
+    with stoppable(), log_factory.context_to_read(settings) as (context, fitted):
+        tick = OperatorLog(context).newest_tick()
+        if tick is None and (flags.begin is not None or flags.end is not None):
+            flag = f"--to '{flags.end}'" if flags.begin is None else f"--from '{flags.begin}'"
+            raise BadInput(f"{flag} means nothing in a log without a tick; leave it out")
+        since, until = (None, None) if tick is None else event_times.stretch(flags.begin, flags.end, tick.at)
         whole = since is None and until is None
         wires = _wires(context, fitted, flags, whole=whole)
         # a worker may publish while it is copied: verify must not take its newest turns for missing ones
@@ -57,9 +57,8 @@ def record(settings: Settings, file: Path, length: str | None, flags: ExportFlag
     """Wait, then write what was appended meanwhile."""
     _require_name(file)
     seconds = None if length is None else event_times.duration(length, "--for").total_seconds()
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
-        wires = _wires(context, fitted, flags, whole=False)
+    with log_factory.context_to_read(settings) as (context, fitted):
+        wires, log = _wires(context, fitted, flags, whole=False), context.log
         # by offset and not by time: event time may go faster or slower than this machine's
         begun = {(wire, p): log.end(wire, p) for wire in wires for p in range(log.partitions(wire))}
         note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
@@ -71,15 +70,6 @@ def record(settings: Settings, file: Path, length: str | None, flags: ExportFlag
 def _require_name(file: Path) -> None:
     if file.suffix != SUFFIX:
         raise BadInput(f"'{file}' is no name for an incident file: it must end in {SUFFIX}")
-
-
-def _moment(context: LogContext, text: str | None, flag: str) -> datetime | None:
-    if text is None:
-        return None
-    tick = OperatorLog(context).newest_tick()
-    if tick is None:
-        raise BadInput(f"{flag} '{text}' means nothing in a log without a tick; leave it out")
-    return event_times.moment(text, tick.at, flag)
 
 
 def _wires(context: LogContext, settings: Settings, flags: ExportFlags, *, whole: bool) -> list[str]:

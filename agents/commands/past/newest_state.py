@@ -118,8 +118,7 @@ def cluster_states(settings: Settings) -> Iterator[ClusterStates]:
 
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """
-    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with stoppable(), log_factory.context_to_read(settings) as (context, fitted):
         source_reports.require_cluster(context, settings.cluster.name)
         tick = OperatorLog(context).newest_tick()
         status_rows.warn_of_silence(tick, settings)

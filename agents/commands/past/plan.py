@@ -4,7 +4,7 @@ It asks the states of updater and scaler, with their guards, so it agrees with w
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from agents.commands.change import mode
@@ -206,24 +206,16 @@ def _change(amounts: Sequence[tuple[Amounts, Amounts]]) -> str:
     cpu = [(before.cpu, after.cpu) for before, after in amounts if after.cpu is not None]
     memory = [(before.memory, after.memory) for before, after in amounts if after.memory is not None]
     return ", ".join(
-        f"{name} {_span(changes, 0, text)} to {_span(changes, 1, text)}"
-        for name, changes, text in (("cpu", cpu, _cpu), ("memory", memory, _memory))
+        f"{name} {_span(name, changes, 0)} to {_span(name, changes, 1)}"
+        for name, changes in (("cpu", cpu), ("memory", memory))
         if changes
     )
 
 
-def _cpu(cores: float | None) -> str:
-    return amount(cpu=cores)
-
-
-def _memory(size: float | None) -> str:
-    return amount(memory=size)
-
-
-def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text: Callable[[float | None], str]) -> str:
+def _span(resource: str, changes: Sequence[tuple[float | None, float | None]], side: int) -> str:
     """The lowest and the highest amount on one side of some changes; an unset amount counts as lowest."""
-    amounts = sorted((change[side] for change in changes), key=lambda amount: -1.0 if amount is None else amount)
-    least, most = text(amounts[0]), text(amounts[-1])
+    amounts = sorted((change[side] for change in changes), key=lambda end: -1.0 if end is None else end)
+    least, most = (amount(**{resource: end}) for end in (amounts[0], amounts[-1]))
     return least if least == most else f"{least}..{most}"
 
 

@@ -9,7 +9,7 @@ from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, note, sentence
-from agents.terminal.output_table import Row, TextForm
+from agents.terminal.output_table import TextForm
 from agents.verify.committed_turns import committed
 from agents.verify.verifiable_copy import export as copy_log
 from agents.verify.verification import verify as compare_with_published
@@ -24,17 +24,12 @@ GATE, NOT_COMPARED = 3, 4
 
 def run(settings: Settings, *, verify: bool, export: Path | None, form: TextForm = "table") -> int:
     """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
-    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted))
+    with stoppable(), log_factory.context_to_read(settings) as (context, fitted):
         if export is not None:
-            _export(context, fitted, export)
+            with FileLog.open_or_create(export) as file:
+                copied = copy_log(context, file, stages=stages(fitted), worker=fitted.worker.name)
+            note(f"{sum(copied.values())} records copied to {export}")
         return _verify(context, fitted) if verify else _print(context, fitted, form)
-
-
-def _export(context: LogContext, settings: Settings, to: Path) -> None:
-    with FileLog.open_or_create(to) as file:
-        copied = copy_log(context, file, stages=stages(settings), worker=settings.worker.name)
-    note(f"{sum(copied.values())} records copied to {to}")
 
 
 def _verify(context: LogContext, settings: Settings) -> int:
@@ -69,11 +64,8 @@ def _print(context: LogContext, settings: Settings, form: TextForm) -> int:
                 kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
                 key = (record.key or b"").decode()
                 row = {"stage": task.stage.name, "partition": task.partition, "turn": taken.turn, "type": kind, "key": key}
-                for line in [_line(row)] if form in output_table.PEOPLE else output_table.item(form, row):
+                text = f"{task.stage.name}/{task.partition} turn {taken.turn}  {kind}  {key}"
+                for line in [text] if form in output_table.PEOPLE else output_table.item(form, row):
                     data(line)
     note(f"{turns} turns gave {decisions} decisions")
     return 0
-
-
-def _line(row: Row) -> str:
-    return "{stage}/{partition} turn {turn}  {type}  {key}".format_map(row)

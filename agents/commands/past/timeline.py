@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from operator import attrgetter
 from typing import Literal
 
@@ -182,27 +183,28 @@ def workload_named(context: LogContext, asked: str) -> list[str]:
 
 _COLUMNS = ("what", "about", "detail", "place")
 _SPARE = ("place", "cpu bounds", "memory bounds")
+_amount = partial(event_descriptions.amount, "-")
 TimelineForm = Literal["table", "wide", "json", "yaml", "csv", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineFlags:
-    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries, `cluster` was asked for."""
+    """What is wanted, the stretch and the form; `all` also shows recommendations, `limit` bounds the entries."""
 
+    wanted: TimelineFilter
     begin: str | None = None
     end: str | None = None
     form: TimelineForm = "table"
     limit: int | None = None
     all: bool = False
-    cluster: str | None = None
 
 
-def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -> None:
+def timeline(settings: Settings, flags: TimelineFlags) -> None:
     """Print the entries of the stretch."""
     topics = (*TOPICS, *((RECOMMENDATIONS,) if flags.all else ()))
     with _stretch(settings, flags) as (context, since, until):
         # sources publish a scrape's facts together, so within a minute the log's order is not that of event time
-        entries = sorted(read(context, topics, since, until, wanted), key=attrgetter("at"))[: flags.limit]
+        entries = sorted(read(context, topics, since, until, flags.wanted), key=attrgetter("at"))[: flags.limit]
         lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, topics, before=since))
     shown = [{"time": f"{e.at:%Y-%m-%d %H:%M:%S}", **{n: getattr(e, n) for n in _COLUMNS}} for e in entries]
     exact = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
@@ -217,7 +219,7 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
 def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
     """Print each change of what a workload's containers request and are recommended. Raises BadInput."""
     with _stretch(settings, flags) as (context, since, until):
-        keys = [key for key in workload_named(context, asked) if flags.cluster in {None, key.partition("/")[0]}]
+        keys = [key for key in workload_named(context, asked) if flags.wanted.cluster in {None, key.partition("/")[0]}]
         if not keys:
             raise BadInput(_never_recommended(context, asked))
         if len(keys) > 1:
@@ -232,7 +234,7 @@ def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
         flags.form,
         f"History of {keys[0]}",
         [_shown(change) for change in history_of_values],
-        [_exact(change) for change in history_of_values],
+        [{**asdict(change), "at": change.at.isoformat()} for change in history_of_values],
     )
     if lost:
         note(lost)
@@ -249,20 +251,13 @@ def _never_recommended(context: LogContext, asked: str) -> str:
 
 @contextmanager
 def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogContext, datetime | None, datetime | None]]:
-    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with stoppable(), log_factory.context_to_read(settings) as (context, _):
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so nothing happened in it yet")
-        if flags.cluster is not None:
-            source_reports.require_cluster(context, flags.cluster)
-        since, until = (
-            None if text is None else event_times.moment(text, tick.at, flag)
-            for text, flag in ((flags.begin, "--from"), (flags.end, "--to"))
-        )
-        if since is not None and until is not None and until <= since:
-            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
-        yield context, since, until
+        if flags.wanted.cluster is not None:
+            source_reports.require_cluster(context, flags.wanted.cluster)
+        yield context, *event_times.stretch(flags.begin, flags.end, tick.at)
 
 
 def _print(form: TimelineForm, title: str, shown: Sequence[Row], exact: Sequence[Row]) -> None:
@@ -277,21 +272,11 @@ def _shown(change: ValueChange) -> Row:
         "time": f"{change.at:%Y-%m-%d %H:%M:%S}",
         "container": change.container,
         "what": change.what,
-        "cpu": _cpu(change.cpu),
-        "cpu bounds": "" if change.cpu_lower is None else f"{_cpu(change.cpu_lower)}..{_cpu(change.cpu_upper)}",
-        "memory": _memory(change.memory),
-        "memory bounds": "" if change.memory_lower is None else f"{_memory(change.memory_lower)}..{_memory(change.memory_upper)}",
+        "cpu": _amount(cpu=change.cpu),
+        "cpu bounds": "" if change.cpu_lower is None else f"{_amount(cpu=change.cpu_lower)}..{_amount(cpu=change.cpu_upper)}",
+        "memory": _amount(memory=change.memory),
+        "memory bounds": ""
+        if change.memory_lower is None
+        else f"{_amount(memory=change.memory_lower)}..{_amount(memory=change.memory_upper)}",
         "place": change.place,
     }
-
-
-def _exact(change: ValueChange) -> Row:
-    return {**asdict(change), "at": change.at.isoformat()}
-
-
-def _cpu(amount: float | None) -> str:
-    return "-" if amount is None else event_descriptions.amount(cpu=amount)
-
-
-def _memory(amount: float | None) -> str:
-    return "-" if amount is None else event_descriptions.amount(memory=amount)

@@ -8,18 +8,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
 
-from agents.commands.recommend.replica_and_node_recommendations import Fleet, is_of, print_rows
+from agents.commands.recommend.replica_and_node_recommendations import Fleet, is_of, newest, print_rows
 from agents.logic.forecast.percentile_predictor import Percentiles, PercentileSettings
 from agents.logic.replicas import fleet_recommendations
 from agents.logic.replicas.fleet_recommendations import Estimators, RecommendedResources, ResourceNeeds
 from agents.settings.all_settings import Settings
 from agents.terminal.output_table import OutputForm, Row
 from agents.why import event_descriptions
-from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts
 from schemas.units import Bytes, Seconds
@@ -28,6 +28,7 @@ from streams.errors import BadInput
 from streams.log_context import LogContext
 
 _COLUMNS = ("workload", "container", "pods", "cpu now → target", "memory now → target", "action", "why")
+_amount = partial(event_descriptions.amount, "-")
 _Key = tuple[str, str]
 """Workload and container."""
 
@@ -84,7 +85,7 @@ def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: Resourc
     containers = {
         (workload, container.name): (len(pods), container.requests)
         for workload, pods in fleet.by_workload().items()
-        for container in _newest(pods).containers
+        for container in newest(pods).containers
     }
     rows = {key: row for row, key in enumerate(containers)}
     cpu, memory = _estimates(context, rows, now, how.needs)
@@ -98,10 +99,6 @@ def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: Resourc
         )
         result.append(ResourceRow(*key, pods, request, recommended, why if recommended else "not enough usage is known"))
     return result
-
-
-def _newest(pods: Sequence[PodChanged]) -> PodChanged:
-    return max(pods, key=lambda pod: (pod.created, pod.pod.uid))
 
 
 class _Samples:
@@ -175,7 +172,3 @@ def _shown(row: ResourceRow) -> Row:
         "action": action,
         "why": row.why,
     }
-
-
-def _amount(*, cpu: float | None = None, memory: int | None = None) -> str:
-    return "-" if cpu is None and memory is None else event_descriptions.amount(cpu=cpu, memory=memory)

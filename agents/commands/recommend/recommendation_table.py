@@ -112,7 +112,8 @@ def risk_of_pods(of_pods: RequestsOfPods | None, to: RecommendedAmounts, *, oom:
     """The judgement of the pod that is worst off; of equal ones the first word but "fits"."""
     if of_pods is None:
         return _judged(None, to, oom=oom)
-    judged = [_judged(requests, to, oom=oom) for requests in sorted(dict.fromkeys(of_pods.all), key=_order)]
+    different = sorted(dict.fromkeys(of_pods.all), key=lambda requests: (requests.cpu or 0.0, requests.memory or 0))
+    judged = [_judged(requests, to, oom=oom) for requests in different]
     return min(judged, key=lambda risk_and_why: (_RISKS.index(risk_and_why[0]), risk_and_why[1] == "fits"))
 
 
@@ -121,10 +122,6 @@ def share_over(request: float | None, reached: ReachedAmounts) -> float | None:
     if request is None or not reached:
         return None
     return max((share for share, amount in reached if amount > request), default=0.0)
-
-
-def _order(requests: Amounts) -> tuple[float, float]:
-    return requests.cpu or 0.0, requests.memory or 0
 
 
 def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> tuple[Risk, str]:
@@ -308,6 +305,7 @@ def _rows(decision: RecommendedRequests, pods_seen: PodsOfWorkload, now: datetim
     for container in decision.containers:
         of_pods = requests_of(pods_seen, container.container)
         requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
+        now_set = requests or Amounts()
         oom = decision.oom_at is not None and decision.oom_container == container.container and now - decision.oom_at < _LATELY
         risk, why = risk_of_pods(of_pods, container, oom=oom)
         yield RecommendedContainer(
@@ -327,15 +325,10 @@ def _rows(decision: RecommendedRequests, pods_seen: PodsOfWorkload, now: datetim
             Amounts() if of_pods is None else of_pods.limits,
             decision.other_recommender,
             of_pods,
-            _over(requests, container),
+            (share_over(now_set.cpu, container.reached_cpu), share_over(now_set.memory, container.reached_memory)),
             leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == container.container), ""),
             risk_kept=kept.get(container.container),
         )
-
-
-def _over(requests: Amounts | None, to: RecommendedAmounts) -> tuple[float | None, float | None]:
-    now = requests or Amounts()
-    return share_over(now.cpu, to.reached_cpu), share_over(now.memory, to.reached_memory)
 
 
 def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amounts:

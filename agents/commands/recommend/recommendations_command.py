@@ -43,14 +43,14 @@ _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: int | None = None) -> None:
     """Print the rows of the settings' cluster. Raises BadInput for a cluster that no source has named."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with log_factory.context_to_read(settings) as (context, fitted):
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         rows = _rows(context, fitted, tick, namespaces)
-        if namespaces and not rows:
-            # read again without the patterns: a name that is spelt otherwise must not look like nothing to do
-            _require_namespace(_rows(context, fitted, tick), namespaces)
+        # read again without the patterns: a name that is spelt otherwise must not look like nothing to do
+        if namespaces and not rows and (others := _rows(context, fitted, tick)):
+            there_are = ", ".join(sorted({row.namespace for row in others}))
+            raise BadInput(f"nothing is recommended in a namespace that matches {', '.join(namespaces)}; there are: {there_are}")
         lost = _lost(context, fitted, tick)
     status_rows.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
@@ -83,13 +83,6 @@ def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> s
     return truncated_topics.sentence([start for topic in starts for start in topic])
 
 
-def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:
-    """Raise BadInput if only other namespaces than these have recommendations."""
-    if rows:
-        there_are = ", ".join(sorted({row.namespace for row in rows}))
-        raise BadInput(f"nothing is recommended in a namespace that matches {', '.join(patterns)}; there are: {there_are}")
-
-
 def read(context: LogContext, settings: Settings) -> Sequence[RecommendedContainer]:
     """The rows of the context's cluster at the newest tick."""
     return _rows(context, settings, OperatorLog(context).newest_tick())
@@ -114,32 +107,36 @@ def lines(rows: Sequence[RecommendedContainer], form: OutputForm, limit: int | N
 
 
 def _shown(row: RecommendedContainer) -> Row:
-    requests = row.requests or Amounts()
     return {
         "namespace": row.namespace,
         "workload": f"{row.kind}/{row.workload}",
         "pods": row.pods,
         "container": row.container,
-        "cpu now → target": f"{_now(row, 'cpu') or _cpu(requests)} → {_cpu(row.target)}",
-        "cpu bounds": f"{_cpu(row.lower)}..{_UNKNOWN if (row.upper.cpu or 0) > _LARGEST_CPU else _cpu(row.upper)}",
-        "memory now → target": f"{_now(row, 'memory') or _memory(requests)} → {_memory(row.target)}",
-        "memory bounds": f"{_memory(row.lower)}..{_UNKNOWN if (row.upper.memory or 0) > _LARGEST_MEMORY else _memory(row.upper)}",
-        "saved cpu": _cpu(row.saved),
-        "saved memory": _memory(row.saved),
+        "cpu now → target": f"{_now(row, 'cpu')} → {_text(row.target, 'cpu')}",
+        "cpu bounds": _bounds(row, "cpu", _LARGEST_CPU),
+        "memory now → target": f"{_now(row, 'memory')} → {_text(row.target, 'memory')}",
+        "memory bounds": _bounds(row, "memory", _LARGEST_MEMORY),
+        "saved cpu": _text(row.saved, "cpu"),
+        "saved memory": _text(row.saved, "memory"),
         "risk": row.risk,
         "why": row.remark,
     }
 
 
 def _now(row: RecommendedContainer, resource: str) -> str:
-    """The least and the most that pods request, where they differ; else empty."""
+    """What pods request: the least and the most, where they differ."""
     ends = None if row.of_pods is None else row.of_pods.ends(resource)
     if ends is None:
-        return ""
+        return _text(row.requests or Amounts(), resource)
     least, most = (event_descriptions.amount(**{resource: end}) for end in ends)
     unit = most.partition(" ")[2]
     # the unit once, where both ends have it
     return f"{least.removesuffix(f' {unit}') if unit else least}..{most}".replace(".0 ", " ").replace(".0.", ".")
+
+
+def _bounds(row: RecommendedContainer, resource: str, largest: float) -> str:
+    unknown = (getattr(row.upper, resource) or 0) > largest
+    return f"{_text(row.lower, resource)}..{_UNKNOWN if unknown else _text(row.upper, resource)}"
 
 
 def _ends(row: RecommendedContainer, resource: str) -> tuple[float | None, float | None]:
@@ -176,20 +173,13 @@ def _exact(row: RecommendedContainer) -> Row:
     }
 
 
-def _cpu(amounts: Amounts) -> str:
-    cpu = amounts.cpu
-    if cpu is None:
+def _text(amounts: Amounts, resource: str) -> str:
+    amount = getattr(amounts, resource)
+    if amount is None:
         return "-"
-    if abs(cpu) >= _MANY_CORES:
-        return f"{cpu:.1f} cores"
-    return f"-{event_descriptions.amount(cpu=-cpu)}" if cpu < 0 else event_descriptions.amount(cpu=cpu)
-
-
-def _memory(amounts: Amounts) -> str:
-    memory = amounts.memory
-    if memory is None:
-        return "-"
-    return f"-{event_descriptions.amount(memory=-memory)}" if memory < 0 else event_descriptions.amount(memory=memory)
+    if resource == "cpu" and abs(amount) >= _MANY_CORES:
+        return f"{amount:.1f} cores"
+    return f"{'-' if amount < 0 else ''}{event_descriptions.amount(**{resource: abs(amount)})}"
 
 
 def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:

@@ -26,6 +26,7 @@ from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
 from streams import reverse_log_reader, truncated_topics
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -77,7 +78,8 @@ def run(settings: Settings, of: str, namespaces: Sequence[str], form: OutputForm
 
     def rows(context: LogContext, fleet: Fleet, now: datetime) -> list[Row]:
         if of == "nodes":
-            return [_node(name, count) for name, count in idle_nodes(fleet)]
+            whys = "it has no pod", "all of them belong to DaemonSets"
+            return [{"node": name, "pods": count, "why": whys[count > 0]} for name, count in idle_nodes(fleet)]
         return [_shown(row) for row in replica_rows(context, fleet, now, since) if is_of(row.workload, namespaces)]
 
     print_rows(settings, form, _COLUMNS[of], rows)
@@ -87,8 +89,7 @@ def print_rows(
     settings: Settings, form: OutputForm, columns: Sequence[str], rows: Callable[[LogContext, Fleet, datetime], list[Row]]
 ) -> None:
     """Print the rows of what a cluster has at the newest tick. Raises BadInput for a cluster that no source has named."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with log_factory.context_to_read(settings) as (context, _):
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         if tick is None:
@@ -96,7 +97,7 @@ def print_rows(
             return
         printed = rows(context, read_fleet(context, tick.at), tick.at)
         lost = truncated_topics.sentence(
-            truncated_topics.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
+            truncated_topics.late_starts(context.log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
         )
 
     if not printed:
@@ -114,27 +115,30 @@ def is_of(workload: str, namespaces: Sequence[str]) -> bool:
 
 def read_fleet(context: LogContext, now: datetime) -> Fleet:
     """The pods and nodes of the context's cluster."""
-    fleet, uids, names = Fleet(), set[str](), set[str]()
-    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
-        # the newest first, so the first record of a pod or a node is what counts
+    # the first record of a pod or a node is what counts, whether it says that it is there or gone
+    pods, nodes = dict[str, PodChanged | PodDeleted](), dict[str, NodeChanged | NodeRemoved]()
+    for _, event in newest_first(context, "pod-changes", now - _REACH):
+        if isinstance(event, PodChanged | PodDeleted) and event.workload.cluster == context.cluster:
+            pods.setdefault(event.pod.uid, event)
+    for _, event in newest_first(context, "cluster-changes", now - _REACH):
+        if isinstance(event, NodeChanged | NodeRemoved) and event.cluster == context.cluster:
+            nodes.setdefault(event.node, event)
+    return Fleet(
+        {uid: pod for uid, pod in pods.items() if isinstance(pod, PodChanged)},
+        {name: node for name, node in nodes.items() if isinstance(node, NodeChanged)},
+    )
+
+
+def newest_first(context: LogContext, topic: str, since: datetime) -> Iterator[tuple[Record, object]]:
+    """The records of a topic and their events, from the newest back to a moment."""
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire(topic), since):
         for record in reversed(stretch):
-            event = context.codec.decode_or_none(record)
-            if (
-                isinstance(event, PodChanged | PodDeleted)
-                and event.workload.cluster == context.cluster
-                and event.pod.uid not in uids
-            ):
-                uids.add(event.pod.uid)
-                if isinstance(event, PodChanged):
-                    fleet.pods[event.pod.uid] = event
-    for stretch in reverse_log_reader.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
-        for record in reversed(stretch):
-            node = context.codec.decode_or_none(record)
-            if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in names:
-                names.add(node.node)
-                if isinstance(node, NodeChanged):
-                    fleet.nodes[node.node] = node
-    return fleet
+            yield record, context.codec.decode_or_none(record)
+
+
+def newest(pods: Sequence[PodChanged]) -> PodChanged:
+    """The pod that began last."""
+    return max(pods, key=lambda pod: (pod.created, pod.pod.uid))
 
 
 def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
@@ -156,8 +160,7 @@ def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timede
 
 
 def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Sequence[float]) -> ReplicaRow:
-    newest = max(pods, key=lambda pod: (pod.created, pod.pod.uid))
-    request = _sum([container.requests for container in newest.containers])
+    request = _sum([container.requests for container in newest(pods).containers])
     ready = sum(all(container.ready for container in pod.containers) for pod in pods)
     if len(pods) < NEEDS.least or ready < NEEDS.ready * len(pods):
         return ReplicaRow(key, len(pods), request, None, f"only {ready} of {len(pods)} pods are ready")
@@ -205,13 +208,11 @@ def _add_up(minute: tuple[_Usage, _Usage], totals: tuple[dict[str, list[float]],
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
     """The CPU that is forecast for workloads."""
     forecasts: dict[str, Sequence[float]] = {}
-    for stretch in reverse_log_reader.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
-        for record in reversed(stretch):
-            event = context.codec.decode_or_none(record)
-            if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in forecasts:
-                # without the margin, where the model has one
-                values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
-                forecasts[event.workload.key] = values[0] if values and not event.withdrawn else ()
+    for _, event in newest_first(context, "load-forecasts", now - _REACH):
+        if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in forecasts:
+            # without the margin, where the model has one
+            values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
+            forecasts[event.workload.key] = values[0] if values and not event.withdrawn else ()
     return forecasts
 
 
@@ -231,7 +232,3 @@ def _shown(row: ReplicaRow) -> Row:
         "memory p95": "" if recommended is None else event_descriptions.amount(memory=int(recommended.memory)),
         "why": row.why,
     }
-
-
-def _node(name: str, pods: int) -> Row:
-    return {"node": name, "pods": pods, "why": "all of them belong to DaemonSets" if pods else "it has no pod"}

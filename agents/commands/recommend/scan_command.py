@@ -73,7 +73,7 @@ def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> i
             decisions = [
                 RecommendedRequests.of(decision)
                 for key, decision in scanned.decisions.items()
-                if _named(decision.workload.namespace, flags)
+                if setting_texts.is_of_namespaces(flags.namespaces, decision.workload.namespace)
                 and (not flags.selector or any(selected(pod.labels) for pod in scanned.pods.get(key, ())))
             ]
             rows += recommendation_table.rows_of(
@@ -107,10 +107,6 @@ def _scanned(settings: Settings, source: ScanSource) -> Scanned:
         named = any((cluster.kubeconfig, cluster.context, cluster.url, cluster.in_cluster))
         return scan_sources.of_prometheus(settings, from_cluster=named, until=source.until)
     return scan_sources.of_metrics_api(settings, source.samples)
-
-
-def _named(namespace: str, flags: ScanFlags) -> bool:
-    return setting_texts.is_of_namespaces(flags.namespaces, namespace)
 
 
 def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:

@@ -1,6 +1,7 @@
 """The table of `ullage scan`: krr's columns, its forms, and a grade for each container and for the whole."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from agents.commands.recommend import request_totals
@@ -16,6 +17,7 @@ _GRADES = ((90.0, "A"), (80.0, "B"), (70.0, "C"), (60.0, "D"), (50.0, "E"))
 _SPARE = ("number", "type", "cpu limits", "memory limits", "why", "pods", "memory diff", "cpu diff", "score", "container")
 _PENALTY: Mapping[str, float] = {"high": 60.0, "medium": 30.0, "unknown": 30.0}
 _WASTE = 40.0
+_amount = partial(event_descriptions.amount, "unset")
 
 
 def score(row: RecommendedContainer) -> float:
@@ -61,12 +63,12 @@ def _shown(number: int, row: RecommendedContainer, *, several: bool) -> Row:
         "pods": row.pods,
         "type": row.kind,
         "container": row.container,
-        "cpu diff": _difference(row.saved.cpu, _cpu),
-        "cpu requests": f"{_cpu(now.cpu)} -> {_cpu(row.target.cpu)}",
-        "cpu limits": f"{_cpu(row.limits.cpu)} -> {_cpu(limits.cpu)}",
-        "memory diff": _difference(row.saved.memory, _memory),
-        "memory requests": f"{_memory(now.memory)} -> {_memory(row.target.memory)}",
-        "memory limits": f"{_memory(row.limits.memory)} -> {_memory(limits.memory)}",
+        "cpu diff": _difference(row.saved.cpu, _amount(cpu=abs(row.saved.cpu or 0.0))),
+        "cpu requests": f"{_amount(cpu=now.cpu)} -> {_amount(cpu=row.target.cpu)}",
+        "cpu limits": f"{_amount(cpu=row.limits.cpu)} -> {_amount(cpu=limits.cpu)}",
+        "memory diff": _difference(row.saved.memory, _amount(memory=abs(row.saved.memory or 0))),
+        "memory requests": f"{_amount(memory=now.memory)} -> {_amount(memory=row.target.memory)}",
+        "memory limits": f"{_amount(memory=row.limits.memory)} -> {_amount(memory=limits.memory)}",
         "risk": row.risk,
         "score": f"{points:.0f} {grade(points)}",
         "why": row.remark,
@@ -86,18 +88,10 @@ def _scaled(limit: float | None, request: float | None, target: float | None) ->
     return limit * target / request if limit is not None and request and target is not None else limit
 
 
-def _difference(saved: float | None, text: Callable[[float], str]) -> str:
+def _difference(saved: float | None, text: str) -> str:
     """How much more or less all pods together would request."""
     # krr's sign: what is saved is a decrease
-    return "" if saved is None else f"{'-' if saved > 0 else '+'}{text(abs(saved))}"
-
-
-def _cpu(cores: float | None) -> str:
-    return "unset" if cores is None else event_descriptions.amount(cpu=cores)
-
-
-def _memory(size: float | None) -> str:
-    return "unset" if size is None else event_descriptions.amount(memory=size)
+    return "" if saved is None else f"{'-' if saved > 0 else '+'}{text}"
 
 
 def _exact(row: RecommendedContainer) -> Row:

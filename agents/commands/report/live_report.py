@@ -24,7 +24,7 @@ from aiohttp.typedefs import Handler
 from agents.backtest.price_list import PriceList
 from agents.commands.past import timeline
 from agents.commands.past.timeline import TimelineEntry
-from agents.commands.report import report_page
+from agents.commands.report import page_parts, report_page
 from agents.commands.report.report_data import ReportData
 from agents.commands.report.report_page import LiveParts
 from agents.commands.status import newest_records, status
@@ -110,21 +110,19 @@ def controls() -> str:
 
 def content(data: ConsoleData) -> Iterator[str]:
     """Mode and health, and the newest events."""
-    modes = [row for row in data.health if row.kind == "cluster"]
     yield '<section id="console"><h2 id="now">Now</h2>'
     updated = f"{data.updated:%Y-%m-%d %H:%M:%S}"
     yield f'<p class="sub">updated at <b id="updated">{updated}</b> UTC, the newest tick; this page only reads</p>'
-    yield '<div class="tiles">'
-    for row in modes:
-        yield f'<div class="tile"><b>{_text(row.state)}</b><small>{_text(row.name)}: {_text(row.says)}</small></div>'
     warned = sum(row.warns for row in data.health)
-    kind = "bad" if warned else "good"
     says = f"parts that somebody should look at, of {len(data.health)}"
-    yield f'<div class="tile {kind}"><b>{warned}</b><small>{says}</small></div></div>'
+    yield from page_parts.tiles(
+        *((row.state, f"{row.name}: {row.says}", "") for row in data.health if row.kind == "cluster"),
+        (f"{warned}", says, "bad" if warned else "good"),
+    )
     yield '<div class="wide"><table id="health">'
     yield f"<thead><tr>{_heads('part', 'name', 'state', 'says')}</tr></thead><tbody>"
     for row in data.health:
-        cells = "".join(f"<td>{_text(cell)}</td>" for cell in (row.kind, row.name, row.state, row.says))
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in (row.kind, row.name, row.state, row.says))
         yield f"<tr{' class=warns' if row.warns else ''}>{cells}</tr>"
     yield "</tbody></table></div>"
     yield '<h2 id="newest">Newest decisions, refusals and outcomes</h2><div class="wide" id="events"><table id="news">'
@@ -132,17 +130,13 @@ def content(data: ConsoleData) -> Iterator[str]:
     for event in data.events:
         entry = event.entry
         shown = (f"{entry.at:%m-%d %H:%M:%S}", event.kind, entry.what, entry.about, entry.detail)
-        cells = "".join(f"<td>{_text(cell)}</td>" for cell in shown)
-        yield f'<tr tabindex="0" data-kind="{event.kind}" data-why="{_text(entry.place)}">{cells}</tr>'
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in shown)
+        yield f'<tr tabindex="0" data-kind="{event.kind}" data-why="{html.escape(entry.place)}">{cells}</tr>'
     yield "</tbody></table></div></section>"
 
 
 def _heads(*names: str) -> str:
     return "".join(f'<th tabindex="0">{name}</th>' for name in names)
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
 
 
 _STREAMS = 32

@@ -37,15 +37,6 @@ class ReportFlags:
     prices: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFlags:
-    """Where the page is served, the file of the token that readers show, and seconds between two looks at the log."""
-
-    listen: str
-    token_file: Path | None
-    every: float
-
-
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
     # before the log is read, for a price list with a fault
@@ -76,14 +67,14 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         note(lost)
 
 
-def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
-    """Serve the same page until stopped, kept up to date with the log. Raises BadInput."""
+def serve(settings: Settings, flags: ReportFlags, *, listen: str, token_file: Path | None, every: float) -> None:
+    """Serve the same page until stopped, kept up to date by a look at the log `every` so many seconds. Raises BadInput."""
     from agents.commands.report import live_report
     from agents.why import explanation, explanation_lines
 
-    if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
-        raise BadInput(f"--every {live.every:g} is no period: give 0.2 to 3600 seconds")
-    address = live_report.address_of(live.listen, _token(live.token_file))
+    if not 0.2 <= every <= 3600:  # noqa: PLR2004  # stated in the sentence below
+        raise BadInput(f"--every {every:g} is no period: give 0.2 to 3600 seconds")
+    address = live_report.address_of(listen, _token(token_file))
     last: live_report.LiveData | None = None
 
     def read() -> live_report.LiveData | None:
@@ -110,7 +101,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
             raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
-        page = live_report.LiveReport(read, explain, prices, address, Seconds(live.every), say=note)
+        page = live_report.LiveReport(read, explain, prices, address, Seconds(every), say=note)
         with suppress(asyncio.CancelledError):
             await page.serve()
 
@@ -144,20 +135,15 @@ def _token(file: Path | None) -> str:
 @contextmanager
 def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime, NewestTick]]:
     """The log, the beginning and end of what is to be reported of it, and its newest tick."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with log_factory.context_to_read(settings) as (context, _):
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so there is nothing to report on yet")
-        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at + _TURN
-        since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
+        since, until = event_times.stretch(flags.begin, flags.end, tick.at)
+        until = until or tick.at + _TURN
+        # without a beginning, from the first tick that the log keeps
+        since = since or OperatorLog(context).first_tick() or until
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         yield context, since, until, tick
-
-
-def _begin(context: LogContext, until: datetime) -> datetime:
-    """The first tick that the log keeps."""
-    first = OperatorLog(context).first_tick()
-    return until if first is None else first

@@ -75,7 +75,9 @@ def page(data: ReportData, prices: PriceList, whys: Mapping[str, str], live: Liv
     yield from content(data, prices, live.above if live else "")
     yield "</main>"
     yield page_parts.DIALOG
-    yield f'<script type="application/json" id="whys">{_json(whys)}</script>'
+    # nothing in it can end the script that it stands in
+    explanations = orjson.dumps(whys).decode().replace("<", "\\u003c").replace("&", "\\u0026")
+    yield f'<script type="application/json" id="whys">{explanations}</script>'
     yield f"<script>{page_parts.SCRIPT}{live.script if live else ''}</script></body></html>"
 
 
@@ -202,8 +204,3 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
     if spaces:
         links = " · ".join(page_parts.link(name, page_parts.address(name)) for name in sorted(spaces))
         yield f'<p class="sub">By namespace: {links}</p>'
-
-
-def _json(whys: Mapping[str, str]) -> str:
-    """JSON in which nothing can end the script that it stands in."""
-    return orjson.dumps(whys).decode().replace("<", "\\u003c").replace("&", "\\u0026")

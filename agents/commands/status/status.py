@@ -103,8 +103,7 @@ _COLUMNS = ("what", "name", "state", "says")
 
 def run(settings: Settings, form: OutputForm = "table") -> None:
     """Print a line for the clock, and for each cluster, source, stage and consumer; and for dead letters."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+    with log_factory.context_to_read(settings) as (context, fitted):
         rows = read(context, fitted, OperatorLog(context).newest_tick())
     for line in lines(rows, form):
         data(line)
