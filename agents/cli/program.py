@@ -83,12 +83,7 @@ PARTS = (
     ),
     Part("policies as code", "beta", ("policy",)),
     Part("the policy `adaptive`", "alpha, off until a setting, a policy or an annotation names it", ()),
-    Part(
-        "replicas ahead of load",
-        "alpha, off until its consumers are started",
-        ("source", "consumer"),
-        "replicaScaling",
-    ),
+    Part("replicas ahead of load", "alpha, off until its consumers are started", ("source", "consumer"), "replicaScaling"),
     Part("node groups on AWS", "alpha, off until its source and consumer are started", ("source", "consumer"), "nodeScaling"),
 )
 """Each state's evidence is beside it in README."""

@@ -15,12 +15,7 @@ def status(*, output: OutputOption = "table", common: CommonOptions | None = Non
     command.run(given(common).settings(), output)
 
 
-def plan(
-    *,
-    output: TextOutputOption = "table",
-    at: At = None,
-    common: CommonOptions | None = None,
-) -> None:
+def plan(*, output: TextOutputOption = "table", at: At = None, common: CommonOptions | None = None) -> None:
     """Say what would be done now: pods resized, restarted and left alone, nodes that come and go, and why. Reads the log only."""
     from agents.commands.past import plan as command
 

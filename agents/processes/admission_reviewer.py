@@ -136,12 +136,7 @@ class AdmissionReviewer:
         self._guarded = SettingsCache(self._rules.settings)
         self._quotas: dict[str, dict[str, ResourceQuotaChanged]] = {}
         """Quotas by namespace and name."""
-        self._index = AdmissionIndex(
-            cluster,
-            self._recommended,
-            self._rules.settings.recommender,
-            self._find_rules,
-        )
+        self._index = AdmissionIndex(cluster, self._recommended, self._rules.settings.recommender, self._find_rules)
         self._memo = ReviewMemo()
 
     def _find_rules(self, guards: GuardOverrides) -> AdmissionRules:

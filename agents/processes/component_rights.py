@@ -72,10 +72,7 @@ def _watched() -> Iterator[AccessRight]:
 
 
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
-    "source kube": (
-        *_watched(),
-        *_each("list", _VPA, "verticalpodautoscalercheckpoints"),
-    ),
+    "source kube": (*_watched(), *_each("list", _VPA, "verticalpodautoscalercheckpoints")),
     "source usage": _each("list", "metrics.k8s.io", "pods"),
     "consumer status": (
         *_each("get list", _VPA, "verticalpodautoscalers"),

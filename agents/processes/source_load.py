@@ -49,11 +49,7 @@ def run(settings: Settings) -> None:
         labels = matchers(settings.prometheus.labels)
         wanted = WantedLoads(context.cluster, topics.partition_of, settings.replicas.most_metrics, labels)
         options = LoadOptions(
-            Seconds(ours.interval_seconds),
-            Seconds(ours.history_seconds),
-            ours.histories,
-            ours.concurrency,
-            ours.tenant_queries,
+            Seconds(ours.interval_seconds), Seconds(ours.history_seconds), ours.histories, ours.concurrency, ours.tenant_queries
         )
         source = LoadSource(LoadQueries(server), context, LoadWishesOfObjects(wanted), options)
         note(f"asking {server.url} for the loads of cluster '{context.cluster}' every {ours.interval_seconds:g} s")

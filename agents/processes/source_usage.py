@@ -23,13 +23,7 @@ from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.usage import promql
-from streams.sources.usage.history_source import (
-    HistoryPeriod,
-    HistoryProgress,
-    HistorySource,
-    MetricsStore,
-    PodLabelQuery,
-)
+from streams.sources.usage.history_source import HistoryPeriod, HistoryProgress, HistorySource, MetricsStore, PodLabelQuery
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.promql import MetricNames, PrometheusUsage
 from streams.sources.usage.readings import Readings

@@ -41,11 +41,7 @@ _NAME_LEAST = 12
 
 
 def lines(
-    form: OutputForm,
-    shown: Sequence[Row],
-    exact: Sequence[Row],
-    columns: Sequence[str] = (),
-    spare: Sequence[str] = (),
+    form: OutputForm, shown: Sequence[Row], exact: Sequence[Row], columns: Sequence[str] = (), spare: Sequence[str] = ()
 ) -> Iterator[str]:
     """The lines to print: `shown` for people (table, Markdown), `exact` for programs. `columns` head a table without rows.
 

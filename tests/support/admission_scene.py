@@ -116,12 +116,7 @@ class AdmissionScene:
         return event
 
     def recommend(
-        self,
-        turn: int = 0,
-        cpu: float = 0.25,
-        *,
-        workload: Workload = WEB,
-        names: Sequence[str] = ("c",),
+        self, turn: int = 0, cpu: float = 0.25, *, workload: Workload = WEB, names: Sequence[str] = ("c",)
     ) -> RequestsRecommended:
         amounts = Amounts(Cores(cpu), Bytes(200 * MIB))
         containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name in names)

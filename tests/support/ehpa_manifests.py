@@ -74,10 +74,7 @@ def metric(spec: MetricSpec) -> Object:
 def _target(spec: MetricSpec) -> Object:
     target = spec.target
     return without_none(
-        type=target.type,
-        averageUtilization=target.average_utilization,
-        averageValue=target.average_value,
-        value=target.value,
+        type=target.type, averageUtilization=target.average_utilization, averageValue=target.average_value, value=target.value
     )
 
 

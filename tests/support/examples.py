@@ -316,10 +316,7 @@ EVENTS: tuple[Event, ...] = (
         "prod",
         "shop",
         "bounds",
-        (
-            Limit(LimitType.CONTAINER, SMALL, LARGE, LARGE, SMALL, {"cpu": 2.0}),
-            Limit(LimitType.POD, most=Amounts(2.0, None)),
-        ),
+        (Limit(LimitType.CONTAINER, SMALL, LARGE, LARGE, SMALL, {"cpu": 2.0}), Limit(LimitType.POD, most=Amounts(2.0, None))),
     ),
     LimitRangeRemoved(AT, "prod", "shop", "bounds"),
     EhpaChanged(
@@ -533,14 +530,7 @@ EVENTS: tuple[Event, ...] = (
         "updater/0/1767323045500/attest/0/0", AT, ("9f86d081884c7d659a2feaa0c55ad015", "a3bf4f1b2b0b822cd15d6c15b0f00a08")
     ),
     StatusWritten(
-        "prod/shop/cart/status/81235",
-        AT,
-        "prod",
-        "shop",
-        "cart",
-        RECOMMENDATION,
-        Result.DONE,
-        "RecommendationProvided",
+        "prod/shop/cart/status/81235", AT, "prod", "shop", "cart", RECOMMENDATION, Result.DONE, "RecommendationProvided"
     ),
     ObjectWritten(
         "prod/shop/EffectiveHorizontalPodAutoscaler/cart/HorizontalPodAutoscaler/81240",

@@ -44,11 +44,7 @@ def meta(name: str, *owners: Mapping[str, object], **more: object) -> dict[str, 
 
 
 def pod(
-    name: str,
-    *owners: Mapping[str, object],
-    memory: str = "64Mi",
-    status: Mapping[str, object] | None = None,
-    **more: object,
+    name: str, *owners: Mapping[str, object], memory: str = "64Mi", status: Mapping[str, object] | None = None, **more: object
 ) -> PodObject:
     """A running pod with one container `app`; `status` is the container's."""
     container = {"name": "app", "resources": {"requests": {"memory": memory}}}
@@ -88,11 +84,7 @@ def limit_range(name: str, *limits: Mapping[str, object]) -> LimitRangeObject:
 
 
 def eviction(about: str, containers: str, usage: str, resources: str) -> EventObject:
-    annotations = {
-        "offending_containers": containers,
-        "offending_containers_usage": usage,
-        "starved_resource": resources,
-    }
+    annotations = {"offending_containers": containers, "offending_containers_usage": usage, "starved_resource": resources}
     involved = {"kind": "Pod", "namespace": "shop", "name": about, "uid": f"uid-{about}"}
     metadata = meta("event-1", annotations=annotations, creationTimestamp=OOM_AT)
     return decoded(EventObject, {"metadata": metadata, "reason": "Evicted", "involvedObject": involved})

@@ -77,12 +77,7 @@ def forecast(name: str = "web", *values: float, turn: int = 1, at: datetime = AT
 
 def selector(name: str = "web", identifier: str = "resource.cpu") -> dict[str, str]:
     """As a generated autoscaler asks."""
-    return {
-        "targetKind": "Deployment",
-        "targetName": name,
-        "targetNamespace": NAMESPACE,
-        "resourceIdentifier": identifier,
-    }
+    return {"targetKind": "Deployment", "targetName": name, "targetNamespace": NAMESPACE, "resourceIdentifier": identifier}
 
 
 def question(metric: str, labels: dict[str, str], namespace: str = NAMESPACE) -> str:

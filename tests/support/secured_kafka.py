@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    NewTopic,
-    ResourcePattern,
-    ResourceType,
-)
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, NewTopic, ResourcePattern, ResourceType
 
 from streams.broker import Broker, BrokerSettings
 from streams.broker.broker_settings import MECHANISM, BrokerSecurity

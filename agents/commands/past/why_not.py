@@ -28,10 +28,7 @@ _NO_SCALING = (
     "and run `ullage source asg` (docs/nodes.md)"
 )
 _ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
-_NEW_PODS = {
-    UpdateMode.INITIAL: "its new pods get what is recommended",
-    UpdateMode.OFF: "its new pods get nothing of it, either",
-}
+_NEW_PODS = {UpdateMode.INITIAL: "its new pods get what is recommended", UpdateMode.OFF: "its new pods get nothing of it, either"}
 KINDS = ("pod", "workload", "node")
 
 

@@ -9,16 +9,7 @@ from math import ceil
 from agents.commands.recommend import recommendation_table, request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.recommend.scan_table import grade, score
-from agents.commands.report.page_parts import (
-    TableCell,
-    address,
-    count_cell,
-    cpu_cell,
-    link,
-    memory_cell,
-    table,
-    tiles,
-)
+from agents.commands.report.page_parts import TableCell, address, count_cell, cpu_cell, link, memory_cell, table, tiles
 from agents.commands.report.report_data import MOST_ROWS, ContainerChart, ReportData, ValueLine
 from agents.commands.report.report_history import MOST_ACTS, ReportedAct, ScaledWorkload
 from agents.commands.report.time_chart import ChartPanel, TimeLine, drawn
