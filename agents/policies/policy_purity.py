@@ -26,13 +26,8 @@ ALLOWED_MODULES = frozenset(
         "functools",
         "itertools",
         "math",
-        "numpy",
-        "numpy.typing",
-        "operator",
-        "statistics",
-        "typing",
-        API,
     }
+    | {"numpy", "numpy.typing", "operator", "statistics", "typing", API}
 )
 """Modules that give the same answer to the same question anywhere."""
 _PARTS_OF_NUMPY = frozenset(f"numpy.{name}" for name in ("exceptions", "fft", "linalg", "ma", "polynomial", "strings"))
@@ -85,69 +80,13 @@ _IN_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map"})
 _NO_ORDER = "the order of a set differs between processes; sorted(...) has one"
 _SHOWN = frozenset({"__name__", "__doc__", "__future__", "__annotations__", "__init__", "__post_init__", "__len__"})
 ALLOWED_BUILTINS = frozenset(
-    {
-        "ArithmeticError",
-        "AssertionError",
-        "Ellipsis",
-        "Exception",
-        "False",
-        "IndexError",
-        "KeyError",
-        "LookupError",
-        "None",
-        "NotImplemented",
-        "NotImplementedError",
-        "OverflowError",
-        "RuntimeError",
-        "StopIteration",
-        "True",
-        "TypeError",
-        "ValueError",
-        "ZeroDivisionError",
-        "__build_class__",
-        "abs",
-        "all",
-        "any",
-        "bool",
-        "callable",
-        "classmethod",
-        "complex",
-        "dict",
-        "divmod",
-        "enumerate",
-        "filter",
-        "float",
-        "format",
-        "frozenset",
-        "hasattr",
-        "int",
-        "isinstance",
-        "issubclass",
-        "iter",
-        "len",
-        "list",
-        "map",
-        "max",
-        "min",
-        "next",
-        "object",
-        "pow",
-        "property",
-        "range",
-        "repr",
-        "reversed",
-        "round",
-        "set",
-        "slice",
-        "sorted",
-        "staticmethod",
-        "str",
-        "sum",
-        "super",
-        "tuple",
-        "type",
-        "zip",
-    }
+    {"ArithmeticError", "AssertionError", "Ellipsis", "Exception", "False", "IndexError", "KeyError", "LookupError"}
+    | {"None", "NotImplemented", "NotImplementedError", "OverflowError", "RuntimeError", "StopIteration", "True"}
+    | {"TypeError", "ValueError", "ZeroDivisionError", "__build_class__"}
+    | {"abs", "all", "any", "bool", "callable", "classmethod", "complex", "dict", "divmod", "enumerate", "filter"}
+    | {"float", "format", "frozenset", "hasattr", "int", "isinstance", "issubclass", "iter", "len", "list", "map"}
+    | {"max", "min", "next", "object", "pow", "property", "range", "repr", "reversed", "round", "set", "slice"}
+    | {"sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip"}
 )
 """The builtins that a policy runs with."""
 
