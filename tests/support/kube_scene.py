@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -16,13 +17,11 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
-from streams.sources.kube.publish.cluster_control import ControlDoor
-from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, PrioritiesMap, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS
 from streams.sources.kube.watch_list import watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
@@ -43,51 +42,31 @@ class AwayLog(MemoryLog):
 
 
 class KubeScene:
-    """A log, and a source that can be started anew on it."""
+    """A log, and a source that can be started anew on it; `more` is what `SourceOptions` has besides the time."""
 
-    def __init__(
-        self,
-        bound: int = 32 << 20,
-        *,
-        nodes: bool = False,
-        replicas: bool = False,
-        webhook: WebhookLease | None = None,
-        priorities: PrioritiesMap | None = None,
-        control: ControlDoor | None = None,
-        policies: PolicyDoor | None = None,
-        log: AwayLog | None = None,
-    ) -> None:
+    def __init__(self, bound: int = 32 << 20, *, log: AwayLog | None = None, **more: Any) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), log or AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[LookupChange] = []
-        self.bound, self.nodes, self.replicas, self.webhook, self.priorities = bound, nodes, replicas, webhook, priorities
-        self.control, self.policies = control, policies
+        self.bound, self.options = bound, SourceOptions(lambda: self.at, **more)
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
+        chosen = self.options
         wanted = watches(
-            nodes=self.nodes,
-            replicas=self.replicas,
-            webhook=self.webhook,
-            priorities=self.priorities,
-            control=self.control is not None,
-            policies=self.policies is not None,
+            nodes=chosen.nodes,
+            replicas=chosen.replicas,
+            webhook=chosen.webhook,
+            priorities=chosen.priorities,
+            control=chosen.control is not None,
+            policies=chosen.policies is not None,
         )
         self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
-        options = SourceOptions(
-            lambda: self.at,
-            nodes=self.nodes,
-            replicas=self.replicas,
-            webhook=self.webhook,
-            priorities=self.priorities,
-            control=self.control,
-            policies=self.policies,
-        )
-        self.source = KubeSource(context, options, self.sync_status, self.lookups.append, outbox)
+        self.source = KubeSource(context, chosen, self.sync_status, self.lookups.append, outbox)
         self.source.restore()
 
     def later(self, by: timedelta) -> bool:
@@ -103,8 +82,8 @@ class KubeScene:
 
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
-        scaling = (*STORAGE, "csinodes", "namespaces", "poddisruptionbudgets") if self.nodes else ()
-        updating = () if self.webhook is None else ("leases", *(row.resource.name for row in UPDATE_RESOURCES))
+        scaling = (*STORAGE, "csinodes", "namespaces", "poddisruptionbudgets") if self.options.nodes else ()
+        updating = () if self.options.webhook is None else ("leases", *(row.resource.name for row in UPDATE_RESOURCES))
         everything = dict.fromkeys((*CONTROLLERS, *KINDS, *scaling, *updating))
         self.handle(*(WatchSynced(kind) for kind in kinds or everything))
 

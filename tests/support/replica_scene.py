@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from agents.engine.turn import Decided, Recorded, Turn
 from agents.logic.replicas.forecaster import Forecaster
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from schemas.catalogue import Event
+from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.replica_scaling import LoadHistoryRead, ScaleSeen, series_id
@@ -38,17 +38,6 @@ EHPA = EhpaChanged(
     uid="u1",
     generation=1,
 )
-TOPICS = {
-    "EhpaChanged": "policies",
-    "EhpaRemoved": "policies",
-    "TimeSeriesPredictionChanged": "policies",
-    "TimeSeriesPredictionRemoved": "policies",
-    "ControlChanged": "control",
-    "MetricsScraped": "pod-metrics",
-    "LoadScraped": "load-metrics",
-    "LoadHistoryRead": "load-metrics",
-    "LoadQueryFailed": "load-metrics",
-}
 
 
 def load_at(at: datetime) -> float:
@@ -101,7 +90,7 @@ class ForecasterScene:
         """A turn with these events."""
         inputs: dict[str, list[Recorded]] = {}
         for event in events:
-            topic = TOPICS.get(type(event).__name__, "pod-changes")
+            topic = CATALOGUE.of(type(event)).topics[0]
             self._offset += 1
             inputs.setdefault(topic, []).append(Recorded(event, Place(topic, 0, self._offset)))
         return Turn(int(at.timestamp() * 1000), inputs)

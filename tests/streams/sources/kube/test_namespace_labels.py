@@ -43,7 +43,7 @@ def scene(request: Any) -> KubeScene:
 
 
 def told(scene: KubeScene) -> list[tuple[str, dict[str, str] | None]]:
-    return facts(scene, "scheduling-changes" if scene.nodes else "pod-changes-by-cluster")
+    return facts(scene, "scheduling-changes" if scene.options.nodes else "pod-changes-by-cluster")
 
 
 def test_labels_are_told_once_again_when_they_change_and_when_the_namespace_goes(scene: KubeScene) -> None:
