@@ -27,12 +27,11 @@ from schemas import admission_notes
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery
 from schemas.facts.update_facts import (
+    ObjectChanged,
     PodDisruptionBudgetChanged,
-    PodDisruptionBudgetRemoved,
     ReplicaControllerChanged,
-    ReplicaControllerRemoved,
     ResourceQuotaChanged,
-    ResourceQuotaRemoved,
+    removal,
 )
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
@@ -75,15 +74,13 @@ class SimulatedConstraints:
         self._publisher = publisher = Publisher(context)
         publish = publisher.publish_for_updates
         self._at = cluster.now
-        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
-            publish, lambda fact: publish(ReplicaControllerRemoved(self._at, fact.cluster, fact.namespace, fact.kind, fact.name))
-        )
-        self._quotas: PublishedFacts[ResourceQuotaChanged] = PublishedFacts(
-            publish, lambda fact: publish(ResourceQuotaRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
-        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
-            publish, lambda fact: publish(PodDisruptionBudgetRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
+
+        def withdraw(fact: ObjectChanged) -> None:
+            publish(removal(fact, self._at))
+
+        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(publish, withdraw)
+        self._quotas: PublishedFacts[ResourceQuotaChanged] = PublishedFacts(publish, withdraw)
+        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(publish, withdraw)
         self._limit_ranges: PublishedFacts[LimitRangeChanged] = PublishedFacts(
             publisher.publish,
             lambda fact: publisher.publish(LimitRangeRemoved(self._at, fact.cluster, fact.namespace, fact.name)),

@@ -39,9 +39,17 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
     kind, name = (kind_of_name, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
-    answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
     with cluster_states(settings) as states:
-        answer = list(answers[kind](states, name))
+        cluster = states.context.cluster
+        match kind:
+            case "pod":
+                lines = _about_pod(states, name)
+            case "workload":
+                key = name if name.startswith(f"{cluster}/") else f"{cluster}/{name}"
+                lines = _workload_lines(states.updater(), cluster, key)
+            case _:
+                lines = _node_lines(*states.scaler(), cluster, name)
+        answer = list(lines)
     output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
     if settings.log.at and states.tick is not None:
         moment = f"{states.tick.at:%Y-%m-%d %H:%M:%S} UTC, the newest tick before {settings.log.at}"
@@ -59,7 +67,7 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
     record = updater.clusters.pods.get(pods[0].uid) if len(pods) == 1 else None
     # the scaler's state is large, and is not read for what certainly waits for no node
     if record is not None and record.fact.phase is not PodPhase.PENDING:
-        yield from _lines(updater, cluster, record.fact.pod, _outlooks(updater, cluster).get(record.fact.pod.uid))
+        yield from _lines(updater, cluster, record.fact.pod)
         return
     from agents.logic.nodes.scaler import scaling_dry_run
 
@@ -73,7 +81,7 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
         yield from _node_lines(scaler, turn, cluster, asked)
         return
     pod = _only(pods, cluster, asked)
-    yield from _lines(updater, cluster, pod, _outlooks(updater, cluster).get(pod.uid))
+    yield from _lines(updater, cluster, pod)
     if not _scales_nodes(scaler, cluster):
         yield f"  it is pending, and {_NO_SCALING.format(cluster)}"
 
@@ -81,11 +89,6 @@ def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
 def _scales_nodes(scaler: "Scaler", cluster: str) -> bool:
     """Whether the scaler knows any node of a cluster."""
     return any(key.startswith(f"{cluster}/") for key in scaler.clusters.nodes)
-
-
-def _about_node(states: ClusterStates, name: str) -> Iterator[str]:
-    scaler, turn = states.scaler()
-    yield from _node_lines(scaler, turn, states.context.cluster, name)
 
 
 def _node_lines(scaler: "Scaler", turn: int, cluster: str, name: str) -> Iterator[str]:
@@ -109,14 +112,8 @@ def _objections(obstacles: "Sequence[ScalingObstacle]", *, otherwise: str) -> It
         yield f"  {otherwise}"
 
 
-def _about_workload(states: ClusterStates, asked: str) -> Iterator[str]:
-    """Each pod of a workload in a word, equal ones together. Raises BadInput for a workload without pods."""
-    updater, cluster = states.updater(), states.context.cluster
-    key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
-    yield from _workload_lines(updater, cluster, key)
-
-
 def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
+    """Each pod of a workload in a word, equal ones together. Raises BadInput for a workload without pods."""
     pods = [record.fact.pod for record in updater.clusters.pods.values() if record.fact.workload.key == key]
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
@@ -160,7 +157,8 @@ def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
     return {pod.candidate.situation.pod.fact.pod.uid: pod for pod in outlook(updater, cluster)}
 
 
-def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
+def _lines(updater: Updater, cluster: str, pod: PodName) -> Iterator[str]:
+    mine = _outlooks(updater, cluster).get(pod.uid)
     first, *others = _answers(updater, cluster, pod, mine)
     yield f"{pod.namespace}/{pod.name}: {first}"
     yield from others
