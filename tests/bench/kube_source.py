@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from streams.log.log_port import NewRecord
 from tests.bench.fleet import PODS
 from tests.support import kube_objects
-from tests.support.kube_scene import AwayLog, KubeScene
+from tests.support.kube_scene import KubeScene
+from tests.support.lossy_log import AwayLog
 
 PODS_SEEN = 10_000
 

@@ -14,7 +14,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.topics import TOPICS, Topics
 from tests.support import examples
-from tests.support.kube_scene import AwayLog
+from tests.support.lossy_log import AwayLog
 
 TOPIC_SET = Topics(partitions=2)
 MOST = 4_000

@@ -21,12 +21,11 @@ from streams.codec.event_codec import Codec
 from streams.consumers.webhook.admission import Admission, AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.review_interface import FoundOwner, Review
-from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Positions, Record
-from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support import admission_manifests, ticks
+from tests.support.usage_scene import UnreadableLog
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -35,26 +34,12 @@ CLUSTER = "demo"
 WEB = Workload(CLUSTER, "default", "Deployment", "web")
 
 
-class AwayLog(MemoryLog):
-    """The log in memory; while `away`, it neither gives nor takes anything."""
-
-    away = False
+class SilentLog(UnreadableLog):
+    """While `away`, it neither gives nor takes anything."""
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
-        self._look()
+        self.require()
         return super().poll(positions, wait=wait, limit=limit)
-
-    def end(self, topic: str, partition: int) -> int:
-        self._look()
-        return super().end(topic, partition)
-
-    def append(self, records: Any) -> Any:
-        self._look()
-        return super().append(records)
-
-    def _look(self) -> None:
-        if self.away:
-            raise LogUnavailable("the log in this test is away")
 
 
 class AdmissionScene:
@@ -63,7 +48,7 @@ class AdmissionScene:
     def __init__(
         self, settings: AdmissionSettings | None = None, own: UpdateRules | None = None, *, mode: Mode | None = Mode.APPLY
     ) -> None:
-        self.log, self.codec = AwayLog(), Codec(NAMES)
+        self.log, self.codec = SilentLog(), Codec(NAMES)
         for topic in TOPICS:
             self.log.create(NAMES.wire(topic.name), NAMES.partitions)
         self.settings, self.own, self.now = settings or AdmissionSettings(), own, 0.0

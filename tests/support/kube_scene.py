@@ -1,6 +1,5 @@
 """The kube source on a log in memory, notified by the test of what a cluster shows. Its clock moves only when a test moves it."""
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,9 +10,6 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.watched_objects import KubeObject
 from streams.codec.event_codec import Codec, is_of_a_clock
-from streams.errors import LogUnavailable
-from streams.log.log_port import NewRecord
-from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
@@ -25,20 +21,10 @@ from streams.sources.kube.watch.watched_resources import CONTROLLERS
 from streams.sources.kube.watch_list import watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
+from tests.support.lossy_log import AwayLog
 
 PARTITIONS = 2
 KINDS = ("pods", "nodes", "limitranges", "events", "verticalpodautoscalers")
-
-
-class AwayLog(MemoryLog):
-    """While `away`, nothing can be appended."""
-
-    away = False
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[object]:  # type: ignore[override]  # places are not looked at
-        if self.away:
-            raise LogUnavailable("the log in this test is away")
-        return super().append(records)
 
 
 class KubeScene:

@@ -23,7 +23,7 @@ from streams.sources.load_source import LoadOptions, LoadSource
 from streams.topics import TOPICS, Topics
 from tests.support.canned_http_server import Answer, Asked
 from tests.support.replica_scene import DSP
-from tests.support.usage_scene import AwayLog
+from tests.support.usage_scene import UnreadableLog
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUERY = "metric-query.autoscaling.crane.io/"
@@ -81,7 +81,7 @@ class LoadScene:
     """A log; what is said there is published as policies in every partition."""
 
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
-    log: AwayLog = field(default_factory=AwayLog)
+    log: UnreadableLog = field(default_factory=UnreadableLog)
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.topics)

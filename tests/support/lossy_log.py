@@ -1,10 +1,27 @@
-"""A log in memory whose partitions have leaders: it may lose its newest records to a new one, or not answer for a while."""
+"""Logs in memory that fail: one that is away for a while, and one that loses its newest records when a leader changes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from streams.log.log_port import UNKNOWN_EPOCH, LogEnd, Positions, Record, TopicAndPartition
+from schemas.names import Place
+from streams.errors import LogUnavailable
+from streams.log.log_port import UNKNOWN_EPOCH, LogEnd, NewRecord, Positions, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog, unknown_time
+
+
+class AwayLog(MemoryLog):
+    """While `away`, it takes nothing."""
+
+    away = False
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        self.require()
+        return super().append(records)
+
+    def require(self) -> None:
+        """Raise LogUnavailable while it is away."""
+        if self.away:
+            raise LogUnavailable("the log in this test is away")
 
 
 class LossyLog(MemoryLog):

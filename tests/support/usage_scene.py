@@ -1,6 +1,6 @@
 """A log in memory that holds pods, and what a usage source publishes there."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -10,17 +10,15 @@ from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import MetricsScraped
-from schemas.names import Place, PodName, Workload
+from schemas.names import PodName, Workload
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, is_of_a_clock
-from streams.errors import LogUnavailable
-from streams.log.log_port import NewRecord
-from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import UsageOptions, UsageSource
 from streams.topics import TOPICS, Topics
+from tests.support.lossy_log import AwayLog
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WEB = Workload("prod", "shop", "Deployment", "web")
@@ -30,22 +28,12 @@ Row = tuple[str, str, str, float, float, float]
 """Namespace, pod, container, cores, bytes, and seconds after START at which the window ended."""
 
 
-class AwayLog(MemoryLog):
-    """The log in memory; while `away`, it can be neither read nor written."""
-
-    away = False
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        self._here()
-        return super().append(records)
+class UnreadableLog(AwayLog):
+    """While `away`, it can be neither read nor written."""
 
     def end(self, topic: str, partition: int) -> int:
-        self._here()
+        self.require()
         return super().end(topic, partition)
-
-    def _here(self) -> None:
-        if self.away:
-            raise LogUnavailable("the log in this test is away")
 
 
 def at(seconds: float) -> datetime:
@@ -63,7 +51,7 @@ class UsageScene:
     """A log with a usage source. `asks` answers the next scrape."""
 
     topics: Topics = field(default_factory=lambda: Topics(partitions=2))
-    log: AwayLog = field(default_factory=AwayLog)
+    log: UnreadableLog = field(default_factory=UnreadableLog)
     asks: Callable[[datetime], Readings] = lambda _at: readings()
 
     def __post_init__(self) -> None:

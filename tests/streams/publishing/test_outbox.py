@@ -1,30 +1,16 @@
 """The outbox while the log is away: what is dropped first, and that a lost fact is not forgotten before it is reported."""
 
-from collections.abc import Iterable, Sequence
-
-from schemas.names import Place
-from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.topics import Topics
+from tests.support.lossy_log import AwayLog
 
 TOPICS = Topics("t", 1)
 FACTS, SCRAPES = TOPICS.wire("pod-changes"), TOPICS.wire("pod-metrics")
 ROOM = 250
 """Bytes: two of the records below."""
-
-
-class AwayLog(MemoryLog):
-    """A log that may be away."""
-
-    away = True
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        if self.away:
-            raise LogUnavailable("it is away")
-        return super().append(records)
 
 
 def fact(name: str) -> NewRecord:
@@ -37,6 +23,7 @@ def scrape(name: str) -> NewRecord:
 
 def opened() -> tuple[AwayLog, Outbox]:
     log = AwayLog()
+    log.away = True
     for wire in (FACTS, SCRAPES):
         log.create(wire, 1)
     return log, Outbox(LogContext.of(log, TOPICS, "c"), bound=ROOM)

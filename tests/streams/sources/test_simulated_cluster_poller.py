@@ -1,6 +1,6 @@
 """The cluster source on the simulated cluster and the log in memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,33 +9,21 @@ import pytest
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
-from schemas.names import Place
 from streams.clients.cluster_port import PodUsage
 from streams.codec.event_codec import Codec
-from streams.errors import LogUnavailable, TryAgain
-from streams.log.log_port import NewRecord, Record
-from streams.log.memory_log import MemoryLog
+from streams.errors import TryAgain
+from streams.log.log_port import Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.simulated.api_server import SimulatedClient
 from streams.simulated.cluster import SimulatedCluster
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
+from tests.support.lossy_log import AwayLog
 from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-
-
-class AwayLog(MemoryLog):
-    """The log in memory; while `away`, nothing can be appended."""
-
-    away = False
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        if self.away:
-            raise LogUnavailable("the log in this test is away")
-        return super().append(records)
 
 
 @dataclass
