@@ -13,8 +13,9 @@ from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import note, sentence
-from schemas.names import Amounts, Workload
+from schemas.names import Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from streams.clients.kube.quantities import merged
 from streams.errors import BadInput
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -40,7 +41,7 @@ def change(settings: Settings, target: str, mode: str | None, bounds: BoundFlags
         entries = {entry.container: entry for entry in policy.containers}
         if bounds.least or bounds.most:
             entry = entries.get(bounds.container, ContainerPolicy(bounds.container))
-            low, high = _overlaid(entry.min_allowed, least), _overlaid(entry.max_allowed, most)
+            low, high = merged(entry.min_allowed, least), merged(entry.max_allowed, most)
             entries[bounds.container] = replace(entry, min_allowed=low, max_allowed=high)
         changed = replace(
             policy, update_mode=UpdateMode(mode) if mode else policy.update_mode, containers=tuple(entries.values())
@@ -129,10 +130,6 @@ def _check_bounds(policy: VerticalPolicyChanged) -> None:
                 raise BadInput(
                     f"policy '{policy.target}', container '{entry.container}': min {what} {low} is more than max {high}"
                 )
-
-
-def _overlaid(old: Amounts, new: Amounts) -> Amounts:
-    return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)
 
 
 # Runs `ullage policy list`: the vertical policies in force. As YAML and JSON they are what `ullage policy apply` takes.

@@ -25,6 +25,7 @@ from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode
+from streams.clients.kube.quantities import merged
 
 # What new pods of each workload would get from now on, by the updater's state: the webhook gives the same to a pod that begins.
 
@@ -60,10 +61,9 @@ def _of_pod(updater: Updater, pod: PodRecord) -> Iterator[NewPodAmounts]:
     advised = updater.advised(pod) or {}
     for container in pod.fact.containers:
         target = advised[container.name].target if container.name in advised else Amounts()
-        cpu = container.requests.cpu if target.cpu is None else target.cpu
-        memory = container.requests.memory if target.memory is None else target.memory
-        if (cpu, memory) != (container.requests.cpu, container.requests.memory):
-            yield NewPodAmounts(pod.fact.workload.key, container.name, container.requests, Amounts(cpu, memory))
+        after = merged(container.requests, target)
+        if after != container.requests:
+            yield NewPodAmounts(pod.fact.workload.key, container.name, container.requests, after)
 
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
