@@ -1,5 +1,6 @@
 """Objects of a Kubernetes API server in memory: versions, conflicts, and a server that is away when told so."""
 
+import copy
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -51,3 +52,17 @@ class ApiObjects:
 
     def _conflict(self, name: str) -> TryAgain:
         return TryAgain(doing="writing", to=name, answer="409 the object has been modified", after=Seconds(1.0))
+
+
+def merge_patch(there: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """An object after a merge patch, RFC 7386."""
+    found = copy.deepcopy(dict(there))
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = found.get(key)
+            found[key] = merge_patch(below if isinstance(below, dict) else {}, value)
+        else:
+            found[key] = copy.deepcopy(value)
+    return found

@@ -15,6 +15,7 @@ from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.consumers.replicas.ehpa_reconciler import ReplicaClients
 from streams.log.log_port import NewRecord, Place
 from streams.log.memory_log import MemoryLog
+from tests.support.api_objects import merge_patch
 
 Json = dict[str, Any]
 
@@ -122,7 +123,7 @@ class KeptObjects:
         del part
         self._world.switch.step(done=False)
         with self._world.lock:
-            changed = _merged(self.held[namespace, name], patch)
+            changed = merge_patch(self.held[namespace, name], patch)
             if changed != self.held[namespace, name]:
                 self._store((namespace, name), changed, told=False)
             found = copy.deepcopy(self.held[namespace, name])
@@ -196,17 +197,3 @@ class ScaledWorld:
         """No pods: what follows from utilisations is left out then."""
         del namespace, selector
         return []
-
-
-def _merged(there: Json, patch: Mapping[str, Any]) -> Json:
-    """RFC 7396."""
-    found = copy.deepcopy(there)
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, Mapping):
-            below = found.get(key)
-            found[key] = _merged(below if isinstance(below, dict) else {}, value)
-        else:
-            found[key] = copy.deepcopy(value)
-    return found

@@ -3,9 +3,10 @@
 import json
 import threading
 from collections import deque
-from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from tests.support.api_objects import merge_patch
 
 GROUP = "/apis/autoscaling.k8s.io/v1"
 Json = dict[str, Any]
@@ -87,7 +88,7 @@ class VpaServer:
         odd = [key for key in ("uid", "resourceVersion") if about.get(key, held.get(key)) != held.get(key)]
         if odd:
             return 409, {"message": f"the object has been modified: {odd[0]}"}
-        return 200, self.put(name, body if method == "PUT" else _merged(deepcopy(kept[name]), body), plural)
+        return 200, self.put(name, body if method == "PUT" else merge_patch(kept[name], body), plural)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -115,16 +116,3 @@ class VpaServer:
                 pass
 
         return Handler
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = old if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
