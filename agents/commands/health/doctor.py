@@ -12,22 +12,22 @@ from pathlib import Path
 
 from agents.commands.health import doctor_cluster_checks
 from agents.commands.health.doctor_cluster_checks import DoctorCheck
+from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, sentence
 from agents.terminal.output_table import OutputForm
+from streams.admin import topic_admin
 from streams.admin.topic_admin import COPIES, IN_SYNC, ClockTopic
 from streams.errors import BadInput, UllageError
-from streams.topics import CLOCK
+from streams.log.connection_check import find_fault
+from streams.topics import CLOCK, TOPICS, changelog_specs
 
 _STOPS = "whoever may write it can stop every turn"
 
 
 def clock_checks(settings: Settings) -> Iterator[DoctorCheck]:
     """Both checks, or that Kafka does not say."""
-    from agents.settings import log_factory
-    from streams.admin import topic_admin
-
     try:
         topic = topic_admin.clock_topic(log_factory.answering_connection(settings), log_factory.topics(settings).wire(CLOCK))
     except UllageError as error:
@@ -184,9 +184,6 @@ def the_log(settings: Settings) -> Iterator[DoctorCheck]:
 def _volume(settings: Settings) -> DoctorCheck:
     """How much the topics and changelogs of this installation keep, and whether the brokers' disks have room."""
     from agents.run.stage_topics import stage_names
-    from agents.settings import log_factory
-    from streams.admin import topic_admin
-    from streams.topics import changelog_specs
 
     specs = [*log_factory.topics(settings).specs(), *changelog_specs(settings.worker.name, stage_names(), 1)]
     try:
@@ -205,9 +202,6 @@ def _volume(settings: Settings) -> DoctorCheck:
 
 def _broker(settings: Settings) -> DoctorCheck:
     """Whether a broker accepts us, and if none does, why."""
-    from agents.settings import log_factory
-    from streams.log.connection_check import find_fault
-
     try:
         fault = find_fault(log_factory.connection(settings), log_factory.PATIENCE)
     except UllageError as error:
@@ -225,8 +219,6 @@ def _file(settings: Settings) -> DoctorCheck:
 
 
 def _topics(settings: Settings) -> Iterator[DoctorCheck]:
-    from agents.settings import log_factory
-    from streams.topics import TOPICS
 
     topics = log_factory.topics(settings)
     wrong, counts = [], set[int]()
@@ -265,8 +257,6 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
 def _as_planned(settings: Settings) -> Iterator[DoctorCheck]:
     """Whether retention, compaction and changelogs are as `topics plan` has them, which may take a right of its own to see."""
     from agents.commands.change import topics
-    from agents.settings import log_factory
-    from streams.admin import topic_admin
 
     try:
         with topic_admin.connect(log_factory.answering_connection(settings)) as client:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agents.processes import component_rights
 from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
@@ -18,6 +18,7 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from schemas.policies.control import Mode
 from schemas.units import Seconds
+from streams.clients.kube.api import Api, ApiRequest, ApiResponse
 from streams.errors import BadInput, EdgeError, GiveUp, UllageError
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -34,9 +35,6 @@ class DoctorCheck:
     fix: str = ""
 
 
-if TYPE_CHECKING:
-    from streams.clients.kube.api import Api, ApiResponse
-
 _TIMEOUT = Seconds(3.0)
 _EHPAS = (
     ("autoscaling.crane.io", "effectivehorizontalpodautoscalers"),
@@ -51,8 +49,6 @@ _DENIED = "give its ServiceAccount the role of deploy/helm/ullage/rbac (the Helm
 
 def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
     """The checks in order, each run on demand."""
-    from streams.clients.kube.api import Api
-
     try:
         api = Api(cluster_factory.connection(settings.cluster), timeout=_TIMEOUT)
     except BadInput as error:
@@ -88,14 +84,12 @@ def components(settings: Settings) -> list[str]:
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
-def _ask(api: "Api", path: str, body: Mapping[str, object] | None = None) -> "ApiResponse":
-    from streams.clients.kube.api import ApiRequest
-
+def _ask(api: Api, path: str, body: Mapping[str, object] | None = None) -> ApiResponse:
     method = "GET" if body is None else "POST"
     return api.send(ApiRequest(path, doing="asking", to=path, method=method, body=body))
 
 
-def _server(answer: "ApiResponse", where: str) -> Iterator[DoctorCheck]:
+def _server(answer: ApiResponse, where: str) -> Iterator[DoctorCheck]:
     if answer.code in _FORBIDDEN:
         yield DoctorCheck("fail", "cluster", f"{where} does not know us (HTTP {answer.code})", "the credentials may have expired")
     elif answer.code != _OK:
@@ -119,7 +113,7 @@ def clock_skew(date: str, now: datetime) -> DoctorCheck:
     return DoctorCheck("fail", "clock", f"the server's clock is {abs(off):.0f} s {which} this machine's", "let both follow NTP")
 
 
-def _rights(api: "Api", component: str, settings: Settings) -> DoctorCheck:
+def _rights(api: Api, component: str, settings: Settings) -> DoctorCheck:
     pods_namespace = cluster_factory.lease_namespace(settings.cluster)
     try:
         missing = component_rights.missing(api, RIGHTS[component], namespace=settings.webhook.namespace)
@@ -134,7 +128,7 @@ def _rights(api: "Api", component: str, settings: Settings) -> DoctorCheck:
     return DoctorCheck("fail" if component in WATCHING else "warn", "rights", finding, _DENIED)
 
 
-def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
+def _served(api: Api, settings: Settings) -> Iterator[DoctorCheck]:
     """Check APIs that are installed separately."""
     vpas = _resources(api, "/apis/autoscaling.k8s.io/v1")
     if "verticalpodautoscalers" in vpas:
@@ -157,17 +151,17 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
         yield from received(settings)
 
 
-def _resources(api: "Api", path: str) -> set[str]:
+def _resources(api: Api, path: str) -> set[str]:
     """The plurals that an API group serves in a version; none where it is not there."""
     return {str(resource.get("name")) for resource in _object(api, path).get("resources") or ()}
 
 
-def _body(answer: "ApiResponse") -> dict[str, Any]:
+def _body(answer: ApiResponse) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(answer.body)
     return body
 
 
-def _object(api: "Api", path: str) -> dict[str, Any]:
+def _object(api: Api, path: str) -> dict[str, Any]:
     """What is below a path; empty where nothing is."""
     answer = _ask(api, path)
     return _body(answer) if answer.code == _OK else {}
@@ -231,7 +225,7 @@ def received(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("ok", "usage", f"senders bring usage, as of {report.at:%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
+def _webhook(api: Api, settings: Settings) -> DoctorCheck:
     """Whether the webhook is registered, with authorities that hold, and at work."""
     name, applied = settings.webhook.configuration, _applied(settings)
     answer = _ask(api, f"{_WEBHOOKS}/{name}")
@@ -251,7 +245,7 @@ def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
     return _webhook_at_work(settings, check) if applied else check
 
 
-def _external_metrics(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
+def _external_metrics(api: Api, settings: Settings) -> Iterator[DoctorCheck]:
     """Whether the API server reaches the metrics API."""
     service = _object(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
 
