@@ -10,7 +10,13 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
 
 def dumps(value: object) -> bytes:
     """The same value always gives the same bytes. Raises TypeError for what JSON cannot carry."""
-    return orjson.dumps(value, default=_to_plain, option=_OPTIONS)
+    return fitted(orjson.dumps(value, default=_to_plain, option=_OPTIONS))
+
+
+def fitted(text: bytes) -> bytes:
+    """The same bytes, of orjson, in memory of their own size."""
+    # orjson 3.12 and later reserve for the worst case and never give it back: 2 kB of JSON hold 16 kB. A copy takes 0.15 us.
+    return b"%b" % text
 
 
 class JsonObject(Mapping[str, object]):

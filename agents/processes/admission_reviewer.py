@@ -24,6 +24,7 @@ from agents.logic.resources.resource_lists import Resources
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import SettingsCache, UpdaterProfile, UpdateRules
+from schemas import plain_json
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
@@ -105,7 +106,7 @@ def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
         init = [(c.get("name"), c.get("resources"), c.get("restartPolicy")) for c in spec.get("initContainers") or ()]
         whole = [spec.get(name) for name in _OF_PODS]
         about = {name: part for name, part in request.items() if name not in _UNREAD}
-        key = orjson.dumps((about, pod.get("metadata"), containers, init, whole, pod.get("status")))
+        key = plain_json.fitted(orjson.dumps((about, pod.get("metadata"), containers, init, whole, pod.get("status"))))
     except (KeyError, TypeError, AttributeError):
         return None
     return key if len(key) <= _LONGEST else None

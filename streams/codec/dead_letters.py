@@ -8,7 +8,7 @@ from base64 import b64encode
 
 import orjson
 
-from schemas import bounds, times
+from schemas import bounds, plain_json, times
 from streams.codec.headers import cause_headers
 from streams.errors import BadRecord, ForgedPlan
 from streams.log.log_port import NewRecord, Record
@@ -52,7 +52,7 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
         topics.wire("dead-letters"),
         record.partition % topics.partitions,
         record.key if len(record.key or b"") <= KEEP else None,
-        orjson.dumps(body),
+        plain_json.fitted(orjson.dumps(body)),
         tuple(header for header in headers if header[1]),
     )
 
@@ -78,7 +78,7 @@ def refused_letter(record: NewRecord, why: str, *, topics: Topics) -> NewRecord:
         topics.wire("dead-letters"),
         record.partition % topics.partitions,
         record.key if len(record.key or b"") <= _SHORT else None,
-        orjson.dumps(body),
+        plain_json.fitted(orjson.dumps(body)),
         (
             ("content-type", b"application/json"),
             ("ce_specversion", b"1.0"),

@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 import msgspec
-import orjson
 
+from schemas import plain_json
 from schemas.names import Place
 from streams import typed_json
 from streams.clock_rules import FILL, PROBE, TICK
@@ -32,7 +32,7 @@ def header(record: Record | NewRecord, name: str) -> str | None:
 @lru_cache(maxsize=4096)  # many decisions of a turn rest on the same scrape
 def cause_headers(places: tuple[Place, ...]) -> Headers:
     """What a record rests on: a JSON list of `topic:partition:offset`."""
-    text = orjson.dumps([str(place) for place in places])
+    text = plain_json.dumps([str(place) for place in places])
     return tuple((name, text) for name in CAUSES)
 
 

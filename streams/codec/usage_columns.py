@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from schemas import plain_json
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
 from streams import typed_json
@@ -96,7 +97,7 @@ class ScrapeCodec:
                 body[name] = np.ascontiguousarray(column, dtype=np.float64)
         if scrape.history:
             body["history"] = True
-        return orjson.dumps(body, option=_OPTIONS)
+        return plain_json.fitted(orjson.dumps(body, option=_OPTIONS))
 
     def decode(self, value: bytes) -> MetricsScraped:
         """Inverse of `encode`. Raises msgspec's errors for a wrong shape, BadRecord for columns of unequal length."""
@@ -226,7 +227,7 @@ class NameColumnWriter:
         if cached is not None:
             self._known.move_to_end(key)
             return orjson.Fragment(cached[1])
-        data = orjson.dumps({"workloads": names[0], "pods": names[1], "containers": names[2]})
+        data = plain_json.fitted(orjson.dumps({"workloads": names[0], "pods": names[1], "containers": names[2]}))
         self._known[key] = (names, data)  # with the tuples, so that no other object gets their identity
         self._size += len(data)
         while self._size > self._keep:

@@ -1,4 +1,6 @@
 import re
+import sys
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
@@ -41,6 +43,18 @@ def same(one: object, other: object) -> bool:
 @given(strategies.events)
 def test_every_event_comes_back_as_it_was(event: Event) -> None:
     assert same(CODEC.decode(stored(written(event))), event)
+
+
+@pytest.mark.parametrize("event", examples.EVENTS, ids=lambda e: type(e).__name__)
+def test_a_record_that_waits_takes_no_more_memory_than_its_bytes(event: Event) -> None:
+    topic = CATALOGUE.of(type(event)).topics[0]
+    tracemalloc.start()
+    try:
+        records = [CODEC.encode(replace(event), topic=topic, key="k", partition=0, source="/s") for _ in range(50)]
+        took, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert took < sum(sys.getsizeof(record.value) + 1_500 for record in records)  # headers, too
 
 
 @given(strategies.events)
