@@ -20,8 +20,8 @@ _BATCH = 1 << 20
 """Bytes of records of one partition that go out together, unless one alone has more."""
 _OVERHEAD = 128
 """Bytes that Kafka adds at most to a record within a batch, for as many headers as ours have."""
-FULL = 20_000
-"""Records that may be queued or unacknowledged; above it, the worker takes no more turns."""
+FULL = 16 << 20
+"""Bytes of records that may be queued or unacknowledged; above it, the worker takes no more turns."""
 
 
 class DecisionProducer:
@@ -31,8 +31,8 @@ class DecisionProducer:
         """Does not connect."""
         self.where, self.bounds = where, bounds
         self.waiting = 0
-        """Records that are queued or unacknowledged."""
-        self._queue: deque[tuple[Sequence[NewRecord], asyncio.Future[None]]] = deque()
+        """Bytes of records that are queued or unacknowledged."""
+        self._queue: deque[tuple[Sequence[NewRecord], int, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._room, self._empty = asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -60,8 +60,9 @@ class DecisionProducer:
         # No coroutine: nothing may be awaited between taking a turn and queueing its decisions, so that a checkpoint sees both or
         # neither.
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting += len(records)
-        self._queue.append((records, durable))
+        size = sum(size_of(record) + _OVERHEAD for record in records)
+        self.waiting += size
+        self._queue.append((records, size, durable))
         self._wake.set()
         self._empty.clear()
         if self.waiting > FULL:
@@ -84,10 +85,11 @@ class DecisionProducer:
                 self._wake.clear()
                 while self._queue:
                     queued, self._queue = self._queue, deque()
-                    records = [record for some, _ in queued for record in some]
+                    records = [record for some, _, _ in queued for record in some]
+                    size = sum(size for _, size, _ in queued)
                     sent = await self._send(records)
                     # Not awaited here: the next batches go out while the broker acknowledges these.
-                    self._keep(asyncio.create_task(self._settle(sent, len(records), [durable for _, durable in queued])))
+                    self._keep(asyncio.create_task(self._settle(sent, size, [durable for _, _, durable in queued])))
 
     async def _send(self, records: Sequence[NewRecord]) -> list[asyncio.Future[object]]:
         """Send records in batches of one partition each, in their order there; a future for each batch."""
@@ -123,11 +125,11 @@ class DecisionProducer:
         if batch:
             yield batch
 
-    async def _settle(self, sent: Sequence[asyncio.Future[object]], count: int, durables: Sequence[asyncio.Future[None]]) -> None:
-        """Wait for the acknowledgements of batches that hold so many records."""
+    async def _settle(self, sent: Sequence[asyncio.Future[object]], size: int, durables: Sequence[asyncio.Future[None]]) -> None:
+        """Wait for the acknowledgements of batches whose records have so many bytes."""
         with supervision.guarded("sending decisions"):
             await asyncio.gather(*sent)
-            self.waiting -= count
+            self.waiting -= size
             # At half, so that the worker does not stop and go with each batch.
             if self.waiting < FULL // 2:
                 self._room.set()

@@ -43,7 +43,7 @@ class Recovery:
         """`generation` is shared with the checkpoint writer."""
         self.clock = clock
         self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
-        self.plan, self.in_flight = hosts[0].plan, hosts[0].in_flight
+        self.plan, self.in_flight, self.budget = hosts[0].plan, hosts[0].in_flight, hosts[0].budget
 
     def revoked(self) -> None:
         """A rebalance begins: close all partitions until recovery opens them again."""
@@ -198,4 +198,5 @@ class Recovery:
                 owned.goals = {name: end for name, end in ends.items() if owned.task.aligner.inputs[name].next < end}
                 owned.open = True
                 self.observer.opened(owned)
+        self.budget.count(owned for host in self.hosts for owned in host.owned.values())
         self.clock.begin()

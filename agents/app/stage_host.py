@@ -5,6 +5,7 @@ is read beside Faust. A partition only takes records in while it is open, that i
 """
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
 
@@ -35,8 +36,9 @@ class StageHost:
         producer: DecisionProducer,
         observer: WorkerObserver,
         in_flight: OwnDecisionCache | None = None,
+        budget: "BufferBudget | None" = None,
     ) -> None:
-        """Owns no partition yet. `in_flight` is shared by all hosts of a worker."""
+        """Owns no partition yet. `in_flight` and `budget` are shared by all hosts of a worker."""
         self.in_flight = in_flight or OwnDecisionCache()
         self.stage, self.plan, self.producer, self.observer = stage, plan, producer, observer
         self.codec = Codec(plan.topics)
@@ -46,7 +48,8 @@ class StageHost:
         self.agreed: dict[int, int] = {}
         """For each partition of the topic of rules, its end when this worker last agreed with the rules of the log."""
         alone = frozenset(name for name in self.wires if plan.readers(name) == 1)
-        self.backpressure = Backpressure(consumer, self.wires, plan.buffer, alone=alone)
+        self.budget = budget or BufferBudget(plan.buffer)
+        self.backpressure = Backpressure(consumer, self.wires, self.budget, alone=alone)
 
     def task(self, partition: int, *, positions: dict[str, int]) -> Task:
         """A task with an empty state."""
@@ -72,15 +75,16 @@ class StageHost:
         if record.offset > wanted and not await self._close_gap(owned, name, record):
             return
         self.feed(owned, name, record)
-        self.backpressure.hold(owned, name)
-        if owned.held:
-            await self.backpressure.release(owned)
-        if not self.producer.has_room:
-            await self.producer.wait_for_room()
+        if self.backpressure.hold(owned, name):
+            self.observer.held(owned)
+        await self._go_on(owned)
 
     def feed(self, owned: OwnedPartition, name: str, record: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
+        source = owned.task.aligner.inputs[name]
+        before = source.size
         owned.task.feed(name, record)
+        self.budget.size += source.size - before
         if owned.goals:
             self._look_at_goal(owned, name)
         self._take_turns(owned)
@@ -90,17 +94,23 @@ class StageHost:
         owned.task.take_tick(tick)
         if not self._take_turns(owned):
             self.observer.waiting(owned)
-        if owned.held:
-            await self.backpressure.release(owned)
-        if not self.producer.has_room:
+        await self._go_on(owned)
+
+    async def _go_on(self, owned: OwnedPartition) -> None:
+        """Wait for room for decisions, and take the turns that waited for it; read on with inputs that were held."""
+        while not self.producer.has_room:
             await self.producer.wait_for_room()
+            if owned.open:
+                self._take_turns(owned)
+        if owned.held and await self.backpressure.release(owned):
+            self.observer.held(owned)
 
     def _take_turns(self, owned: OwnedPartition) -> bool:
-        """Take every turn that is complete. Returns whether there was one."""
-        took, aligner = False, owned.task.aligner
+        """Take every turn that is complete and for whose decisions there is room. Returns whether there was one."""
+        took, aligner, producer = False, owned.task.aligner, self.producer
         if aligner.ticks and not aligner.lacking:
             with supervision.guarded("taking a turn", **self._where(owned)):
-                while aligner.ticks and not aligner.lacking and self._take_turn(owned):
+                while producer.has_room and aligner.ticks and not aligner.lacking and self._take_turn(owned):
                     took = True
         return took
 
@@ -117,6 +127,7 @@ class StageHost:
                 self.feed(owned, name, record)
             source.skip_to(upto)
             self._take_turns(owned)
+            await self._go_on(owned)
         if owned.goals:
             self._look_at_goal(owned, name)
 
@@ -128,7 +139,7 @@ class StageHost:
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
         """Take the next turn if it is complete. Returns whether it was."""
-        began = perf_counter()
+        began, before = perf_counter(), owned.task.aligner.size
         self.observer.turn_began(owned)
         try:
             # What is due is collected after the turn, so that no decision waits for it.
@@ -139,6 +150,7 @@ class StageHost:
         self.observer.turn_ended()
         if result is None:
             return False
+        self.budget.size += owned.task.aligner.size - before
         self._refuse_other_rules(owned, result)
         records = result.published
         owned.taken += result.records
@@ -173,44 +185,77 @@ class StageHost:
                 return False
             for missing in records:
                 self.feed(owned, name, missing)
+            await self._go_on(owned)
         return owned.open and owned.task is task
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
 
 
+class BufferBudget:
+    """The bytes that the inputs of all tasks of a worker hold together, and how many they may hold. One for each worker.
+
+    What a turn wants is never refused: so the turns of stages that feed one another go on, however small the budget is.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Nothing is held yet."""
+        self.most, self.size, self._inputs = most, 0, 1
+
+    def count(self, tasks: Iterable[OwnedPartition]) -> None:
+        """These are the open tasks, and no others hold anything."""
+        aligners = [owned.task.aligner for owned in tasks]
+        self.size, self._inputs = sum(a.size for a in aligners), max(1, sum(len(a.inputs) for a in aligners))
+
+    @property
+    def share(self) -> int:
+        """What an input may hold in any case, so that a large one does not stop small ones: half the budget for all of them."""
+        return self.most // (2 * self._inputs)
+
+
 class Backpressure:
-    """Bounds how much is buffered of an input that runs ahead of the clock, or of the inputs that a turn waits for.
+    """Bounds how much is buffered of inputs that run ahead of the clock, or of the inputs that a turn waits for.
 
     `wires` maps all inputs of one stage from short to wire names; `alone` are those that no other stage reads. The records of an
     input that is held are skipped.
     """
 
-    def __init__(self, consumer: FaustConsumer, wires: dict[str, str], bound: int, *, alone: frozenset[str]) -> None:
-        """`bound` is in bytes, for each input."""
-        self.consumer, self.wires, self.bound, self.alone = consumer, wires, bound, alone
+    def __init__(self, consumer: FaustConsumer, wires: dict[str, str], budget: BufferBudget, *, alone: frozenset[str]) -> None:
+        self.consumer, self.wires, self.budget, self.alone = consumer, wires, budget, alone
 
-    def hold(self, owned: OwnedPartition, name: str) -> None:
-        """After a record of input `name` came in: hold that input if it is over the bound and no turn waits for it."""
-        aligner = owned.task.aligner
+    def hold(self, owned: OwnedPartition, name: str) -> bool:
+        """After a record of input `name` came in: hold that input if all hold too much and no turn waits for it.
+
+        Returns whether it is held since now.
+        """
+        aligner, budget = owned.task.aligner, self.budget
         source = aligner.inputs[name]
         # The turn never waits for an input that has been read up to the wanted end, so holding it cannot stop the turn.
-        if source.size > self.bound and source.next >= aligner.wanted(name) and name not in owned.held:
-            owned.held.add(name)
-            if name in self.alone:
-                # Otherwise it goes on for the other stages that read it.
-                self.consumer.pause(self.wires[name], owned.task.partition)
+        if budget.size <= budget.most or source.size <= budget.share or source.next < aligner.wanted(name) or name in owned.held:
+            return False
+        owned.held.add(name)
+        if name in self.alone:
+            # Otherwise it goes on for the other stages that read it.
+            self.consumer.pause(self.wires[name], owned.task.partition)
+        return True
 
-    async def release(self, owned: OwnedPartition) -> None:
-        """Read on with the held inputs that the next turn waits for, or that were taken in."""
+    async def release(self, owned: OwnedPartition) -> bool:
+        """Read on with the held inputs that the next turn waits for, and with all that have room again.
+
+        Returns whether there are any.
+        """
+        budget, held = self.budget, len(owned.held)
         for name in sorted(owned.held):
             if not owned.open:
-                return  # a rebalance began meanwhile, and recovery starts without pauses
+                return False  # a rebalance began meanwhile, and recovery starts without pauses
             aligner = owned.task.aligner
             source = aligner.inputs[name]
-            if name in owned.held and (source.next < aligner.wanted(name) or source.size < self.bound // 2):
+            # At half, because each time the fetches begin anew.
+            room = budget.size < budget.most // 2 or source.size < budget.share // 2
+            if name in owned.held and (source.next < aligner.wanted(name) or room):
                 owned.held.discard(name)
                 # Back to where this stage stopped. Other stages have had those records and ignore them. If the seek fails, the
                 # gap is read like any other.
                 read_on = self.consumer.resume if name in self.alone else self.consumer.seek
                 await read_on(self.wires[name], owned.task.partition, source.next)
+        return len(owned.held) < held

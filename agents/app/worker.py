@@ -22,7 +22,7 @@ from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
-from agents.app.stage_host import StageHost
+from agents.app.stage_host import BufferBudget, StageHost
 from agents.app.topic_check import RecordBounds
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
@@ -138,9 +138,9 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     bounds = RecordBounds(plan.topics)
     consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where, bounds), WorkerObserver(plan)
     log = changelog(plan.where)
-    in_flight = OwnDecisionCache()
+    in_flight, budget = OwnDecisionCache(), BufferBudget(plan.buffer)
     hosts = tuple(
-        StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer, in_flight=in_flight)
+        StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer, in_flight=in_flight, budget=budget)
         for stage in plan.stages
     )
     generation = Generation(0, asyncio.Lock())

@@ -44,6 +44,8 @@ class WorkerObserver:
         self._unnamed: Collection[str] = ()
         self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task whose next one lacks records, and since when."""
+        self._held: dict[tuple[str, int], dict[str, float]] = {}
+        """The inputs of each task that are read no further, and since when."""
 
     def listen(self) -> None:
         """Serve metrics and health, if the plan says so, and watch from now on whether Kafka answers.
@@ -74,7 +76,12 @@ class WorkerObserver:
             f"no tick says how far '{name}' got, so what came there is left unread: is `ullage source clock` an older version?"
             for name in sorted(self._unnamed)
         ]
-        return [*silence, *self.metrics.readiness.reasons(), *long_turn, *old]
+        until, held = self._clock() - WAITED, list(self._held.values())  # a copy: this runs in the thread of the server
+        full = [
+            f"'{name}' is read no further: what came fills worker.buffer, and no tick takes it"
+            for name in sorted({name for inputs in held for name, since in inputs.items() if since <= until})
+        ]
+        return [*silence, *self.metrics.readiness.reasons(), *long_turn, *old, *full]
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""
@@ -101,6 +108,7 @@ class WorkerObserver:
 
     def opened(self, owned: OwnedPartition) -> None:
         """The partition takes turns from now on."""
+        self.held(owned)
         self._update_readiness(owned)
 
     def turn_began(self, owned: OwnedPartition) -> None:
@@ -133,12 +141,21 @@ class WorkerObserver:
         self._silence.moved_on(owned.task.aligner.newest)
         self._update_readiness(owned)
 
+    def held(self, owned: OwnedPartition) -> None:
+        """Which inputs of the task are read no further has changed, because too much waits, or some of it was taken."""
+        task, now = (owned.task.stage.name, owned.task.partition), self._clock()
+        since = self._held.pop(task, {})
+        if owned.held:
+            self._held[task] = {name: since.get(name, now) for name in owned.held}
+        self.metrics.held(*task, owned.held)
+
     def unnamed(self, inputs: Collection[str]) -> None:
         """These inputs have records, and no tick has named them."""
         self._unnamed = inputs
 
     def revoked(self, owned: OwnedPartition) -> None:
         """The partition takes no turns until it is opened again."""
+        self._held.pop((owned.task.stage.name, owned.task.partition), None)
         self.metrics.closed(owned.task.stage.name, owned.task.partition)
 
     def checkpoint(self, owned: OwnedPartition, size: int, seconds: float) -> None:

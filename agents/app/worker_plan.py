@@ -39,7 +39,7 @@ class Pacing:
 class WorkerPlan:
     """The stages of one worker and the log they live on. All workers of one `name` share the partitions.
 
-    `buffer` bounds the bytes that are buffered of one input that is ahead of the others. `metrics` is host and port of metrics
+    `buffer` bounds the bytes of all inputs together that are ahead of what turns want. `metrics` is host and port of metrics
     and health, port 0 for none. With an event-time lag above `behind` the worker reports that it is not ready.
     """
 
@@ -48,7 +48,7 @@ class WorkerPlan:
     stages: tuple[Stage, ...]
     name: str = "ullage"
     pacing: Pacing = field(default_factory=Pacing)
-    buffer: int = 32 << 20
+    buffer: int = 64 << 20
     metrics: tuple[str, int] = ("127.0.0.1", 0)
     behind: Seconds = Seconds(10.0)
 

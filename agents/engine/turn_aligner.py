@@ -95,6 +95,11 @@ class Aligner(Generic[R]):
             self.ticks.append(tick)
 
     @property
+    def size(self) -> int:
+        """Bytes that are held of all inputs."""
+        return sum([source.size for source in self.inputs.values()])
+
+    @property
     def lacking(self) -> tuple[str, ...]:
         """The inputs that the next turn waits for; none while no tick is there."""
         if not self.ticks:

@@ -132,8 +132,9 @@ class WorkerSettings(SettingsGroup):
     checkpoint_samples: Annotated[int, Field(ge=0, le=1 << 40)] = 100_000
     """Rows of usage of a partition that a restart may fold again, at about a million a second. Above that, and within 240 times
     `checkpoint_least`, a checkpoint is written. 0: one after each scrape."""
-    buffer: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = 32 << 20
-    """Bytes that are buffered at most of one input that is ahead of the others."""
+    buffer: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = 64 << 20
+    """Bytes of records that wait in all inputs of a worker together, beside what the next turns want. Beyond that, inputs that
+    are ahead of the clock are read no further."""
     policy_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     """Seconds of CPU time that one call of a policy as code may take; after that the worker ends and names it."""
 

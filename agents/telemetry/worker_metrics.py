@@ -4,7 +4,7 @@ The worker reports what happened; the same calls update `readiness`.
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -80,6 +80,27 @@ class _TurnSeries:
     dead: Counter
 
 
+class _InputGauge:
+    """A gauge that is 1 for some inputs of a task."""
+
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
+        self._gauge = Gauge(name, documentation, (*_TASK, "topic"), registry=registry)
+        self._shown: dict[StagePartition, set[str]] = {}
+
+    def show(self, stage: str, partition: int, inputs: Collection[str]) -> None:
+        """It is 1 for these inputs of the task, and no longer for others."""
+        if not inputs and not self._shown:
+            return
+        shown, wanted = self._shown.pop((stage, partition), set()), set(inputs)
+        # A series that is 0 would stay on the page for every input that ever was 1.
+        for topic in shown - wanted:
+            self._gauge.remove(stage, str(partition), topic)
+        for topic in wanted - shown:
+            self._gauge.labels(stage, str(partition), topic).set(1)
+        if wanted:
+            self._shown[stage, partition] = wanted
+
+
 class WorkerMetrics:
     """The metrics of one worker, cheap enough for every turn. Partitions that the worker no longer owns disappear."""
 
@@ -120,8 +141,8 @@ class WorkerMetrics:
     def _make_troubles(self, to: CollectorRegistry) -> None:
         self._dead = Counter("ullage_dead_letters", "Records that could not be read", ("stage",), registry=to)
         self._lost = Counter("ullage_lost_records", "Records gone before they were read", (*_TASK, "topic"), registry=to)
-        self._waits = Gauge("ullage_turn_waits", "1 while a turn waits too long for this input", (*_TASK, "topic"), registry=to)
-        self._waited: dict[tuple[str, str], set[str]] = {}
+        self._waits = _InputGauge("ullage_turn_waits", "1 while a turn waits too long for this input", to)
+        self._held = _InputGauge("ullage_input_held", "1 while an input is read no further, as too much waits for a tick", to)
         self._states = Counter("ullage_lost_states", "States that were gone from the changelog", _TASK, registry=to)
         self._halts = Counter(
             "ullage_node_scaling_halts",
@@ -171,8 +192,7 @@ class WorkerMetrics:
         """
         self._show_lag(stage, partition, seconds)
         opened = self.readiness.lag(stage, partition, seconds, wait=wait)
-        if wait is not None or self._waited:
-            self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
+        self._waits.show(stage, partition, wait.inputs if wait is not None else ())
         if opened:
             self._count_open(stage)
 
@@ -256,15 +276,9 @@ class WorkerMetrics:
         """A jump in a topic was noticed and read again: harmless."""
         self._gaps.labels(stage, str(partition), topic).inc()
 
-    def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:
-        shown = self._waited.pop(task, set())
-        # A series that is 0 would stay on the page for every input that ever waited.
-        for topic in shown - inputs:
-            self._waits.remove(*task, topic)
-        for topic in inputs - shown:
-            self._waits.labels(*task, topic).set(1)
-        if inputs:
-            self._waited[task] = inputs
+    def held(self, stage: str, partition: int, inputs: Collection[str]) -> None:
+        """These inputs of the task are read no further, and no others."""
+        self._held.show(stage, partition, inputs)
 
     def _count_open(self, stage: str) -> None:
         self._open.labels(stage).set(self.readiness.open_partitions(stage))
@@ -274,7 +288,8 @@ class WorkerMetrics:
         self._count_open(stage)
         self._lag.remove(stage, str(partition))
         self._lags.pop((stage, partition), None)
-        self._show_wait((stage, str(partition)), set())
+        self._waits.show(stage, partition, ())
+        self._held.show(stage, partition, ())
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))
         self._risks.forget((stage, partition))

@@ -68,8 +68,9 @@ class Record:
     @property
     def size(self) -> int:
         """About how much memory it needs, in bytes."""
-        headers = sum([len(name) + len(value) for name, value in self.headers])
-        return len(self.key or b"") + len(self.value or b"") + headers + 100
+        # Python's own part is more than half of a small record: a header as it is read is a tuple, a text and bytes.
+        headers = sum([len(name) + len(value) + 150 for name, value in self.headers])
+        return len(self.key or b"") + len(self.value or b"") + headers + 250
 
 
 MAX_RECORD_BYTES = 8 << 20
