@@ -1,6 +1,7 @@
 """A task over a small stage: poison is set aside in order, a redo gives the same bytes, a snapshot is as good as going on."""
 
 import json
+import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,20 @@ def test_what_fills_up_a_partition_is_nothing(bench: PipelineLog) -> None:
     taken = task.next_turn()
     assert taken is not None
     assert (taken.records, taken.dead, task.positions[METRICS]) == (0, [], 2)
+
+
+def test_ticks_in_which_nothing_came_are_held_once_for_all_tasks(bench: PipelineLog) -> None:
+    tasks = [make(bench) for _ in range(20)]
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            tick = Tick(number, 500 * number, f"tick-{number}", {})
+            for task in tasks:
+                task.take_tick(tick)
+        took, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert took < 1000 * 700
 
 
 def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: PipelineLog) -> None:
