@@ -23,7 +23,7 @@ RECOMMENDER = StageTopics(
 )
 CONDITIONS = StageTopics(
     "conditions",
-    reads=("rules", "policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
+    reads=("rules", "policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster", "pod-updates"),
     writes=("vpa-conditions",),
 )
 UPDATER = StageTopics(

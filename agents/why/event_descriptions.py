@@ -6,6 +6,7 @@ Only a scrape's rows of the workload in question count. Numbers are shortened fo
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
+from agents.logic.guards.guard_records import advised
 from agents.why import leak_texts, scaling_texts
 from schemas import times, units
 from schemas.bounds import AMOUNT_LIMIT
@@ -174,7 +175,7 @@ def _(event: EvictionPlanned | PodDeleted) -> Numbers:
 
 @_numbers.register
 def _(event: UpdateRefused) -> Numbers:
-    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason}
+    return {"pod": event.pod.name, "guard": event.guard, "reason": advised(event.guard, event.reason)}
 
 
 @_numbers.register

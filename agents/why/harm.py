@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from agents.logic.guards.guard_records import in_words
 from agents.why import event_descriptions
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
@@ -314,8 +315,7 @@ def _was_on(past: WorkloadPast, gone: PodDeleted, act: ActionFinished) -> bool:
     plan = next((plan for plan in past.of(NodeRemovalPlanned) if plan.id == act.decision), None)
     if plan is not None and _names(plan, gone):
         return True
-    facts = past.facts(gone.pod.uid)
-    return bool(facts) and facts[-1].node == act.subject.name
+    return any(fact.node == act.subject.name for fact in past.facts(gone.pod.uid)[-1:])
 
 
 def _removal_without_end(past: WorkloadPast, gone: PodDeleted) -> NodeRemovalPlanned | None:
@@ -351,11 +351,11 @@ def _last(past: WorkloadPast, acts: Sequence[ActionFinished]) -> str:
 def _since(past: WorkloadPast, at: datetime) -> tuple[str, ...]:
     """What we did to the workload after a moment; where nothing was done, what held it back."""
     acts = [act for act in past.acts if act.at > at and act.action is not Action.REMOVE_NODE]
-    if acts:
-        more = [f"and {len(acts) - _MOST_SINCE} more changes"] if len(acts) > _MOST_SINCE else []
-        return (*(_words(past, act) for act in acts[:_MOST_SINCE]), *more)
-    refused = [refusal for refusal in past.of(UpdateRefused) if refusal.at > at]
-    return (f"nothing was done: {refused[-1].reason} (guard {refused[-1].guard})",) if refused else ("nothing was done",)
+    if not acts:
+        held = [in_words(refused.guard, refused.reason) for refused in past.of(UpdateRefused) if refused.at > at]
+        return (": ".join(["nothing was done", *held[-1:]]),)
+    more = [f"and {len(acts) - _MOST_SINCE} more changes"] if len(acts) > _MOST_SINCE else []
+    return (*(_words(past, act) for act in acts[:_MOST_SINCE]), *more)
 
 
 def _words(past: WorkloadPast, act: ActionFinished) -> str:

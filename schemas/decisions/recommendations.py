@@ -5,7 +5,7 @@ of a recommendation say.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
@@ -95,6 +95,14 @@ class MemoryLeak:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetCuts:
+    """What cut a workload's targets besides its policy. `nodes`: by resource, the largest node, which they were cut down to."""
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    leaks: tuple[MemoryLeak, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLeakFound:
     """The recommender found that a container leaks memory, or, if `over`, that it no longer does.
 
@@ -133,6 +141,13 @@ class RequestsRecommended:
     """The recommender that the workload's VPA names where that is not ours: nobody acts on this decision then."""
     leaks: tuple[MemoryLeak, ...] = ()
     """The containers that leak memory, and so get no more than a bound of growth a day allows."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The largest node, by the resource (`cpu`, `memory`) whose targets were cut down to it."""
+
+    @property
+    def cuts(self) -> TargetCuts:
+        """What cut the targets."""
+        return TargetCuts(self.nodes, self.leaks)
 
     @property
     def subject(self) -> Subject:

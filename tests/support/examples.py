@@ -385,6 +385,7 @@ EVENTS: tuple[Event, ...] = (
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
         "default",
         (LEAK,),
+        {"memory": "big-1"},
     ),
     MemoryLeakFound("recommender/0/1767323045500/leak/prod/shop/Deployment/cart/app", AT, CART, LEAK, over=False, again=True),
     ShadowRecommended(

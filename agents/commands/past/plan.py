@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from agents.commands.change import mode
 from agents.commands.past.newest_state import cluster_states
+from agents.logic.guards.guard_records import in_words
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import api_refusals
@@ -228,7 +229,7 @@ def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
         reasons = Counter(member.refused.reason for member in members if member.refused is not None)
         [(reason, _)] = reasons.most_common(1)
         more = f" (and {_count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
-        yield f"    {len(members)} by guard '{guard}': {reason}{more}"
+        yield f"    {_count(len(members), 'pod')}: {in_words(guard, reason)}{more}"
 
 
 def _object(

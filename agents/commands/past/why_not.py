@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.commands.past.newest_state import ClusterStates, cluster_states
-from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
+from agents.logic.guards.guard_records import WAITING, in_words
+from agents.logic.updates.pending_updates import PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.settings.all_settings import Settings
@@ -184,7 +185,7 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
     yield f"should be changed ({wanted}), by {_ACTIONS[mine.candidate.action]}"
 
     for objection in mine.objections:
-        yield f"  {'waits' if objection.guard in WAITING else 'no'}: guard '{objection.guard}' says: {objection.reason}"
+        yield f"  {'waits' if objection.guard in WAITING else 'no'}: {in_words(objection.guard, objection.reason)}"
         if (new := _NEW_PODS.get(mine.candidate.situation.policy.policy.update_mode)) and objection.guard == "mode":
             yield f"  {new}"
     record = updater.clusters.control.get(cluster)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.commands.status import newest_records
-from agents.logic.updates.guard_records import CAPPING, LASTING, SAID_AGAIN
+from agents.logic.guards.guard_records import CAPPING, LASTING, SAID_AGAIN, in_words
 from agents.why import because_texts, event_descriptions
 from schemas.decisions.pod_updates import UpdateRefused
 from streams.codec.container_requests_reader import RecommendedAmounts, RecommendedRequests
@@ -62,7 +62,11 @@ def of_container(
     decision: RecommendedRequests, amounts: RecommendedAmounts, refused: Iterable[UpdateRefused]
 ) -> tuple[TargetCap, ...]:
     """What caps one container: its own recommendation first, then guards."""
-    guards = (TargetCap(word, event.reason, by_guard=True) for event in refused for word in words(event, amounts.container))
+    guards = (
+        TargetCap(word, in_words(event.guard, event.reason), by_guard=True)
+        for event in refused
+        for word in words(event, amounts.container)
+    )
     return (*_of_recommendation(decision, amounts), *guards)
 
 

@@ -13,7 +13,7 @@ from agents.commands.recommend import target_caps
 from agents.commands.recommend.target_caps import Refusals
 from agents.commands.status import newest_records
 from agents.commands.status.status_rows import StatusRow
-from agents.logic.updates.guard_records import STOPPING
+from agents.logic.guards.guard_records import STOPPING, in_words
 from agents.why import because_texts, leak_texts
 from schemas import admission_pauses
 from schemas.admission_pauses import AdmissionPause
@@ -64,28 +64,25 @@ def _rows(state: _State, says: Mapping[str, str]) -> Iterator[StatusRow]:
 def left_alone(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     """Workloads that the updater leaves alone until somebody helps, how many are held by what caps their targets, and OOM loops.
 
-    New pods of the first do not come. VPAs, and workloads without one, whose containers are killed in a loop have one row each:
-    the updater's own reason, where it has one. Raises LogUnavailable.
+    New pods of the first do not come. VPAs, and workloads without one, whose containers are killed in a loop have one row each.
+    Raises LogUnavailable.
     """
     refusals, limits = target_caps.refusals(context, now), _limits(context)
     newest: dict[str, UpdateRefused] = {}
     for (key, guard), event in sorted(refusals.items()):
         if guard in STOPPING and (key not in newest or newest[key].at <= event.at):
             newest[key] = event
-    # a loop that the updater explains has its row below, under the VPA or workload that it is of
-    bounds = {about: event for event in newest.values() if event.guard == "oom-bound" and (about := _about(event)) in limits}
-    with_own_row = {event.workload.key for event in bounds.values()}
+    # a loop that the updater speaks of has its row below, under the VPA or workload that it is of
+    with_own_row = {key for key, event in newest.items() if event.guard == "oom-bound" and _about(event) in limits}
     yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest) if key not in with_own_row})
     yield from _held(refusals)
     for state in (_LIMITED_VPA, _LIMITED_WORKLOAD):
-        yield from _rows(
-            state, {key: _loop(limit, bounds.get((of, key))) for (of, key), limit in sorted(limits.items()) if of is state}
-        )
+        yield from _rows(state, {key: _loop(limit) for (of, key), limit in sorted(limits.items()) if of is state})
 
 
 def _refusal(refused: UpdateRefused) -> str:
     name = f"{refused.workload.namespace}/{refused.workload.name}"
-    return f"since {refused.at:%H:%M:%S} or before: {refused.reason}; `ullage why-not {name}` says more"
+    return f"since {refused.at:%H:%M:%S} or before: {in_words(refused.guard, refused.reason)}; `ullage why-not {name}` says more"
 
 
 def _held(refusals: Refusals) -> Iterator[StatusRow]:
@@ -108,13 +105,9 @@ def _about(refused: UpdateRefused) -> tuple[_State, str]:
     return (_LIMITED_VPA, vpa) if vpa else (_LIMITED_WORKLOAD, refused.workload.key)
 
 
-def _loop(limit: DecidedCondition | MemoryLimitFound, bound: UpdateRefused | None) -> str:
+def _loop(limit: DecidedCondition | MemoryLimitFound) -> str:
     """Since when, and why, a container is killed in a loop."""
-    reason = limit.message
-    # the updater knows better: which guard keeps more memory from it
-    if bound is not None:
-        reason = f"{bound.reason}; `ullage why-not {bound.workload.namespace}/{bound.workload.name}` says more"
-    return f"since {limit.since:%Y-%m-%d %H:%M:%S} UTC: {reason}"
+    return f"since {limit.since:%Y-%m-%d %H:%M:%S} UTC: {limit.message}"
 
 
 def _limits(context: LogContext) -> dict[tuple[_State, str], DecidedCondition | MemoryLimitFound]:

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
-from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, MemoryBound, memory_bound
+from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, TargetBound, memory_bound, unhelped
 from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
-from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
 from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
@@ -38,7 +38,7 @@ class TargetKnowledge:
     containers: Sequence[ContainerRecommendation] | None = ()
     rival: str = ""
     crowded: bool = False
-    bound: MemoryBound | None = None
+    bound: TargetBound | None = None
     blind_since: int | None = None
 
 
@@ -80,7 +80,7 @@ def shown(vpa: VpaChanged, recommended: Sequence[ContainerRecommendation]) -> tu
     return tuple(sorted(recommendations, key=lambda entry: entry.container))
 
 
-def _memory_limited(bound: MemoryBound | None, now: datetime) -> tuple[DecidedCondition]:
+def _memory_limited(bound: TargetBound | None, now: datetime) -> tuple[DecidedCondition]:
     texts = ("", "") if bound is None else (bound.reason, bound.clause)
     return (DecidedCondition(ConditionType.MEMORY_LIMITED, _status(bound is not None), now, *texts),)
 
@@ -183,31 +183,44 @@ def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: Unansw
     return UnansweredKills(seen.name, seen.requests.memory, seen.limits.memory, first, ended, resize=pod.resize)
 
 
+@dataclass(frozen=True, slots=True)
+class LoopKnowledge:
+    """The known state of a workload with kills: what is recommended, what cut that, and what the updater says of a killed pod."""
+
+    containers: Sequence[ContainerRecommendation] = ()
+    cuts: TargetCuts = TargetCuts()
+    updater_says: str = ""
+
+
 def condition_of(
-    policy: GoverningPolicy, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
-) -> MemoryBound | None:
+    policy: GoverningPolicy, kills: Iterable[UnansweredKills], known: LoopKnowledge, at: datetime
+) -> TargetBound | None:
     """What a status says of the first container, by name, that is killed in a loop; None where none is."""
     loop = min((kill for kill in kills if kill.goes_on(at)), key=lambda kill: kill.container, default=None)
     if loop is None:
         return None
-    bound = _bound(policy, loop, next((entry for entry in recommended if entry.container == loop.container), None))
-    return MemoryBound(
-        bound.reason, f"Container '{loop.container}' is OOM-killed again and again and gets no more memory: {bound.clause}"
-    )
+    bound, beginning = _bound(policy, loop, known), f"{unhelped(loop.container)}: "
+    # The updater's own sentence on the loop begins in the same way.
+    clause = bound.clause.replace(beginning, "")
+    return TargetBound(bound.reason, f"{beginning[0].upper()}{beginning[1:]}{clause}")
 
 
-def _bound(governing: GoverningPolicy, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
+def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowledge) -> TargetBound:
+    advised = next((entry for entry in known.containers if entry.container == loop.container), None)
     policy = container_policy(governing.containers, loop.container)
     # No recommendation is made for init containers, by upstream as by us, so none of the rest can be the cause.
     if loop.init:
         return OF_INIT_CONTAINERS
     if governing.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
-        return MemoryBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")
+        return TargetBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")
     if loop.resize is not ResizeState.NONE:
-        return MemoryBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
+        return TargetBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
     if _short(loop, advised, policy):
-        return MemoryBound("NotApplied", "more is recommended, and something keeps it from its pods, which `ullage why-not` says")
-    return memory_bound(advised, policy, loop.limit)
+        return TargetBound("NotApplied", f"more is recommended; {known.updater_says or _NOT_SAID}")
+    return memory_bound(advised, policy, loop.limit, known.cuts)
+
+
+_NOT_SAID = "its pods have not got it yet, and the updater has not said why; `ullage why-not` says more"
 
 
 def _short(loop: UnansweredKills, advised: ContainerRecommendation | None, policy: ContainerPolicy) -> bool:

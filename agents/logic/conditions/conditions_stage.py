@@ -18,8 +18,9 @@ from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.governing_policies import Policies, PolicyRecord, TargetedVpas
-from agents.logic.resources.target_caps import MemoryBound
+from agents.logic.resources.target_caps import TargetBound
 from schemas.bounds import MOST_ON_ONE_TARGET
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import DecidedCondition, MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -36,7 +37,7 @@ class LimitedWorkload:
     """What was said of a workload, and since when that is so."""
 
     since: datetime
-    bound: MemoryBound
+    bound: TargetBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,7 @@ class LimitedWorkloads:
         governing = None if governed else self._policies.of(workload)
         bound = None
         if governing is not None:
-            recommended = self._targets.containers(workload, heartbeat) or ()
-            bound = condition_rules.condition_of(governing.policy, self._targets.kills(workload), recommended, at)
+            bound = self._targets.loop(workload, governing.policy, heartbeat, at)
         before = self._said.get(workload)
         if bound is None:
             return None if self._said.remove(workload) is None else LimitChange(workload, None, governing)
@@ -106,7 +106,7 @@ class LimitedWorkloads:
 
 
 NAME = "conditions"
-PROGRAM = 3
+PROGRAM = 4
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 
@@ -188,6 +188,10 @@ class VpaConditions(PartedState):
                 self._ingest_batch(part)
             else:
                 self._ingest_requests(part)
+        # After the pods, because what is said of a pod counts where it is known to be killed.
+        for recorded in turn.of("pod-updates"):
+            if isinstance(recorded.event, UpdateRefused | ResizePlanned | EvictionPlanned):
+                self.targets.ingest_update(recorded.event)
         workloads, clusters = self.targets.take_changed()
         workloads, self._touched_targets = workloads | self._touched_targets, set()
         touched = self._take_touched(workloads, clusters)
@@ -327,7 +331,7 @@ class VpaConditions(PartedState):
             rival = "" if governing is None else f"{governing.namespace}/{governing.name}"
             return TargetKnowledge(0, (), rival), None
         pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
-        bound = condition_rules.condition_of(vpa, self.targets.kills(vpa.target), containers or (), at)
+        bound = self.targets.loop(vpa.target, vpa, heartbeat, at)
         blind = self.targets.blind_since(vpa.cluster)
         return TargetKnowledge(pods, containers, bound=bound, blind_since=blind), self.targets.live_requests(
             vpa.target, heartbeat

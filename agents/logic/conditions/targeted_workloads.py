@@ -7,13 +7,17 @@ whole heartbeats have been read, absence means unknown, not withdrawn.
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.conditions import condition_rules
-from agents.logic.conditions.condition_rules import UnansweredKills
+from agents.logic.conditions.condition_rules import GoverningPolicy, LoopKnowledge, UnansweredKills
+from agents.logic.guards.guard_records import in_words
 from agents.logic.guards.shared_guards import REPORTS_WITHIN
-from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from agents.logic.resources.target_caps import TargetBound
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended, TargetCuts
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.names import Place, cluster_of
@@ -34,6 +38,16 @@ class DecidedRequests:
     id: str
     containers: tuple[ContainerRecommendation, ...]
     pods: int | None
+    cuts: TargetCuts = TargetCuts()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPod:
+    """What the updater said last of a killed pod of a workload, which a guard holds back."""
+
+    uid: str
+    guard: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class TargetIndex:
         self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 2048)
         self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
+        self.held: ObjectTable[HeldPod] = ObjectTable("held", HeldPod, 16)
         self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)
         self._counts: Counter[str] | None = None
         self._killed: dict[str, set[str]] | None = None
@@ -95,7 +110,7 @@ class TargetIndex:
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
-        return (self.requests, self.heard, self.pods, self.sources)
+        return (self.requests, self.heard, self.pods, self.held, self.sources)
 
     def loaded(self) -> None:
         """A chunk was loaded, so the counts must be made again."""
@@ -130,6 +145,21 @@ class TargetIndex:
             self.pods.upsert(uid, PodOfWorkload(after, kills))
         else:
             self.pods.remove(uid)
+
+    def ingest_update(self, event: UpdateRefused | ResizePlanned | EvictionPlanned) -> None:
+        """Take in what the updater decided of a pod. It counts where the pod is killed for lack of memory."""
+        workload, uid = event.workload.key, event.pod.uid
+        before = self.held.get(workload)
+        if isinstance(event, UpdateRefused):
+            held = HeldPod(uid, event.guard, event.reason)
+            if uid not in self._killed_pods.get(workload, ()) or held == before:
+                return
+            self.held.upsert(workload, held)
+        elif before is None or before.uid != uid:
+            return
+        else:
+            self.held.remove(workload)
+        self._changed.add(workload)
 
     def ingest_source(self, event: SourceReported, turn: int) -> None:
         """Take in whether a source sees pods."""
@@ -187,7 +217,7 @@ class TargetIndex:
         before = self.requests.get(workload)
         # Of two of one turn the first counts, because a repeat after a crash has the same bytes and a later place.
         if before is None or (turn, -place.offset) > (before.turn, -before.place.offset):
-            self.requests.upsert(workload, DecidedRequests(turn, place, event.id, event.containers, event.pods))
+            self.requests.upsert(workload, DecidedRequests(turn, place, event.id, event.containers, event.pods, event.cuts))
             self._changed.add(workload)
 
     def live_requests(self, workload: str, heartbeat: Seconds) -> DecidedRequests | None:
@@ -223,6 +253,16 @@ class TargetIndex:
         pods = (self.pods.get(uid) for uid in sorted(self._killed_pods.get(workload, ())))
         return [kills for pod in pods if pod is not None for kills in pod.kills]
 
+    def loop(self, workload: str, governing: GoverningPolicy, heartbeat: Seconds, at: datetime) -> TargetBound | None:
+        """What keeps a loop of OOM kills in a workload going, by what governs it; None where there is no such loop."""
+        kills = self.kills(workload)
+        if not kills:
+            return None
+        recommended, held = self.live_requests(workload, heartbeat), self.held.get(workload)
+        containers, cuts = ((), TargetCuts()) if recommended is None else (recommended.containers, recommended.cuts)
+        says = "" if held is None else in_words(held.guard, held.reason)
+        return condition_rules.condition_of(governing, kills, LoopKnowledge(containers, cuts, says), at)
+
     def killed(self) -> list[str]:
         """The workloads with kills that nobody has answered yet."""
         return list(self._killed_pods)
@@ -243,6 +283,7 @@ class TargetIndex:
         killed.get(before, set()).discard(uid)
         if not killed.get(before):
             killed.pop(before, None)
+            self.held.remove(before)
         if after:
             killed.setdefault(after, set()).add(uid)
         self._changed.update({before, after} - {""})

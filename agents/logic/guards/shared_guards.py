@@ -25,10 +25,16 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Which guard objects, and its sentence."""
+    """Which guard objects, and its sentence. `through`: the guard that the sentence is of, where it speaks through this one."""
 
     guard: str
     reason: str
+    through: str = ""
+
+    @property
+    def name(self) -> str:
+        """What distinguishes it from other objections to pods of one workload."""
+        return f"{self.guard}-{self.through}" if self.through else self.guard
 
 
 @dataclass(frozen=True, slots=True)

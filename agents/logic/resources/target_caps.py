@@ -14,11 +14,11 @@ from typing import TypeVar
 from agents.logic.resources import limit_ranges
 from agents.logic.resources.limit_ranges import Ranges, bounds
 from agents.logic.resources.resource_lists import Advice, Container, Resources
-from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.exact_quantity import Quantity
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues
-from schemas.units import Bytes, Cores, bytes_text
+from schemas.units import Bytes, Cores, bytes_text, cpu_text
 
 CappedAmounts = dict[str, Quantity]
 Bounds = tuple[CappedAmounts, CappedAmounts]
@@ -38,6 +38,7 @@ class CapReason(StrEnum):
 
 
 _POLICY = (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED)
+OF_RANGES = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST, CapReason.POD_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,39 +222,76 @@ def _enclosing(bound: Resources | None, target: Resources | None, side: int) -> 
     return {**bound, **wrong} if bound is not None and wrong else bound
 
 
-CAPPED = "RecommendationCapped"
-"""The reason where something else than the policy cut a recommendation."""
-
-
 @dataclass(frozen=True, slots=True)
-class MemoryBound:
-    """A bound: a word for it, as conditions have them, and a clause of a sentence."""
+class TargetBound:
+    """A bound: a word for it, as conditions have them, and a clause of a sentence, with what to change."""
 
     reason: str
     clause: str
 
 
-OF_INIT_CONTAINERS = MemoryBound(
+OF_INIT_CONTAINERS = TargetBound(
     "InitContainer",
     "it is an init container, for which nothing is recommended, as in upstream's VPA; raise its memory in the template",
 )
 """The bound of init containers, those that run on as sidecars among them."""
 
 
-def memory_bound(advised: ContainerRecommendation | None, policy: ContainerPolicy, limit: Bytes | None) -> MemoryBound:
+def unhelped(container: str) -> str:
+    """The beginning of a sentence that says what keeps a loop of kills going."""
+    return f"container '{container}' is OOM-killed again and again and gets no more memory"
+
+
+def cut_by(
+    resource: str, advised: ContainerRecommendation, policy: ContainerPolicy, cuts: TargetCuts, *, whose: str = "its policy"
+) -> TargetBound | None:
+    """What made the recommendation of a resource another than the estimate: the last step that binds. None where nothing did.
+
+    `whose` names the policy.
+    """
+    free, target = getattr(advised.uncapped, resource), getattr(advised.target, resource)
+    if free is None or target is None or free == target:
+        return None
+    amount = amount_text(resource, target)
+    if free < target:
+        return TargetBound("MinAllowed", f"{whose} asks for {amount} at least; lower its minAllowed")
+    # In the order of the recommender's steps, the last one first: it cuts pods to a node after all else.
+    if node := cuts.nodes.get(resource):
+        return TargetBound("LargestNode", f"its pod is cut down to node '{node}', the largest that is known; add a larger node")
+    most = getattr(policy.max_allowed, resource)
+    if most is not None and target >= most:
+        return TargetBound("MaxAllowed", f"{whose} allows {amount_text(resource, most)} at most; raise its maxAllowed")
+    leaks = (leak for leak in cuts.leaks if resource == "memory" and leak.container == advised.container)
+    if any(target <= leak.most for leak in leaks):
+        return TargetBound("MemoryLeak", f"it leaks, and a leak's growth is bounded to {amount} today; mend the leak")
+    return TargetBound("MaximumOfSettings", f"the setting vertical.maximum_{resource} allows {amount} at most; raise it")
+
+
+def memory_bound(
+    advised: ContainerRecommendation | None, policy: ContainerPolicy, limit: Bytes | None, cuts: TargetCuts
+) -> TargetBound:
     """The bound of a container with this memory limit, the nearest one first, where it requests what is recommended."""
     target = None if advised is None else advised.target.memory
     if policy.mode is ContainerMode.OFF:
-        return MemoryBound("ContainerModeOff", "its policy has the mode Off")
+        return TargetBound("ContainerModeOff", "its policy has the mode Off")
     if advised is None or target is None:
-        return MemoryBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
-    most, uncapped = policy.max_allowed.memory, advised.uncapped.memory
+        return TargetBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
+    most = policy.max_allowed.memory
     if most is not None and target >= most:
-        return MemoryBound("MaxAllowed", f"its policy allows {bytes_text(most)} at most")
+        return TargetBound("MaxAllowed", f"its policy allows {bytes_text(most)} at most; raise its maxAllowed")
     if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
-        return MemoryBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
-    if uncapped is not None and uncapped > target:
-        return MemoryBound(
-            CAPPED, f"more is recommended, and a LimitRange, a node or a maximum cuts that to {bytes_text(target)}"
-        )
-    return MemoryBound("RecommendationReached", f"no more than {bytes_text(target)} are recommended")
+        return TargetBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
+    cut = cut_by("memory", advised, policy, cuts)
+    if cut is not None and cut.reason != "MinAllowed":
+        return TargetBound(cut.reason, f"{_recommended(advised)} without a bound, but {cut.clause}")
+    return TargetBound("RecommendationReached", f"no more than {bytes_text(target)} are recommended")
+
+
+def _recommended(advised: ContainerRecommendation) -> str:
+    free = advised.uncapped.memory
+    return "more would be recommended" if free is None else f"{bytes_text(free)} would be recommended"
+
+
+def amount_text(resource: str, amount: float) -> str:
+    """An amount with its unit."""
+    return cpu_text(amount) if resource == "cpu" else bytes_text(amount)

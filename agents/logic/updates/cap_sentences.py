@@ -1,12 +1,11 @@
 """What keeps a target from being what is recommended, in sentences that say what to change."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources.resource_lists import CPU
-from agents.logic.resources.target_caps import Cap, CapReason
-from schemas import units
-from schemas.decisions.recommendations import ContainerRecommendation
+from agents.logic.resources.target_caps import Cap, CapReason, amount_text, cut_by
+from agents.logic.updates.updater_records import NewestRecommendation
 from schemas.exact_quantity import Quantity
 
 Caps = Mapping[str, tuple[Cap, ...]]
@@ -67,24 +66,15 @@ def _of_steps(caps: Caps, policy: PolicyRecord, namespace: str) -> Iterator[str]
             yield f"{resource} of container '{container}': {_text(resource, first.before)} are recommended, but {why}; {advice}"
 
 
-def of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyRecord) -> Sequence[str]:
-    """The same of targets that the recommendation itself cut: by the policy's bounds, else to the cluster's largest node."""
-    return list(_of_bounds(containers, policy))
-
-
-def _of_bounds(containers: Iterable[ContainerRecommendation], policy: PolicyRecord) -> Iterator[str]:
-    for container in containers:
-        entry = bounds(policy, container.container)
+def of_bounds(recommended: NewestRecommendation, policy: PolicyRecord) -> Iterator[str]:
+    """The same of targets that the recommendation itself made others than the estimate."""
+    for container in recommended.containers:
         for resource in ("cpu", "memory"):
-            free, target = getattr(container.uncapped, resource), getattr(container.target, resource)
-            if free is None or target is None or free == target:
-                continue
-            bound = getattr(entry.min_allowed if free < target else entry.max_allowed, resource)
-            by = f"{_name(policy)} asks for {_amount(resource, bound)} at least" if free < target else ""
-            if not by and bound is not None and target >= bound:
-                by = f"{_name(policy)} allows {_amount(resource, bound)} at most"
-            by = by or "a maximum of the settings, or the cluster's largest node, allows no more"
-            yield f"{resource} of container '{container.container}' would be {_amount(resource, free)}, but {by}"
+            entry, free = bounds(policy, container.container), getattr(container.uncapped, resource)
+            bound = cut_by(resource, container, entry, recommended.cuts, whose=_name(policy))
+            if bound is not None:
+                would_be = f"{resource} of container '{container.container}' would be {amount_text(resource, free)}"
+                yield f"{would_be}, but {bound.clause}"
 
 
 def _name(policy: PolicyRecord) -> str:
@@ -93,10 +83,4 @@ def _name(policy: PolicyRecord) -> str:
 
 
 def _text(resource: str, amount: Quantity) -> str:
-    return _amount(resource, amount.milli / 1000 if resource == CPU else float(amount.whole))
-
-
-def _amount(resource: str, amount: float | None) -> str:
-    if amount is None:
-        return "more"
-    return units.cpu_text(amount) if resource == CPU else units.bytes_text(amount)
+    return amount_text(resource, amount.milli / 1000 if resource == CPU else float(amount.whole))

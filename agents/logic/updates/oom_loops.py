@@ -5,17 +5,15 @@ within a minute of each start, and of ten pods each may be killed at another tim
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources.resource_lists import MEMORY
-from agents.logic.resources.target_caps import CAPPED, OF_INIT_CONTAINERS, memory_bound
+from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, OF_RANGES, memory_bound, unhelped
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
-from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode
 
 # One kill may be an accident.
@@ -101,11 +99,6 @@ def looping(killed: Iterable[ContainerSeen], restarts: int = LEAST_RESTARTS) -> 
     return next((seen.name for seen in killed if seen.restarts >= restarts), "")
 
 
-def unhelped(container: str) -> str:
-    """The beginning of a sentence that says what keeps a loop of kills going."""
-    return f"container '{container}' is OOM-killed again and again and gets no more memory"
-
-
 def _killed_run(seen: ContainerSeen) -> ContainerRun | None:
     run = seen.last_run
     return run if run is not None and run.killed_for_memory else None
@@ -114,11 +107,8 @@ def _killed_run(seen: ContainerSeen) -> ContainerRun | None:
 def _bound(seen: ContainerSeen, advice: PodAdvice, policy: PolicyRecord, namespace: str) -> str:
     """The nearest bound, as a clause that says what to change where something cut the target."""
     advised = next((container for container in advice.recommended.containers if container.container == seen.name), None)
-    nearest = memory_bound(advised, bounds(policy, seen.name), seen.limits.memory)
-    if advised is None or nearest.reason != CAPPED:
-        return nearest.clause
     steps = tuple(step for step in advice.caps.get(seen.name, ()) if step.resource == MEMORY)
-    if steps:
+    # A LimitRange comes after all that a recommendation says of itself.
+    if steps and steps[-1].by in OF_RANGES:
         return cap_sentences.of_caps({seen.name: steps}, policy, namespace)
-    memory = replace(advised, uncapped=Amounts(None, advised.uncapped.memory))
-    return "; ".join(cap_sentences.of_bounds([memory], policy)) or nearest.clause
+    return memory_bound(advised, bounds(policy, seen.name), seen.limits.memory, advice.recommended.cuts).clause

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from agents.logic.guards.guard_records import WAITING
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
@@ -19,11 +20,6 @@ from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.policies.control import Mode
-
-_BUDGETS = ("workload-budget", "namespace-budget", "budget")
-_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "unchanged", "unpatched", "rate")
-WAITING = frozenset({*_TIMES, "webhook", "phase", "resizing", "tolerance", *_BUDGETS})
-"""Guards that pass by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     if workload in updater.clusters.reverts:
         yield NoChange.REVERTED, "its workload was reverted, and it requests what was put back"
     recommended = updater.clusters.wanted(workload, now)
-    beyond = () if recommended is None else cap_sentences.of_bounds(recommended.containers, policy)
+    beyond = () if recommended is None else cap_sentences.of_bounds(recommended, policy)
     more = "".join(f"; {sentence}" for sentence in beyond)
     yield NoChange.FITTING, f"its requests lie within the recommended bounds, so it need not be changed{more}"
 

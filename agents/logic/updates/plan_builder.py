@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
+from agents.logic.guards.guard_records import LASTING, SAID_AGAIN
 from agents.logic.guards.shared_guards import Headcount, Objection, plan_expiry
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.candidate import Candidate, PodSituation, changes
-from agents.logic.updates.guard_records import LASTING, SAID_AGAIN
 from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_settings import NAME
@@ -76,7 +76,7 @@ def refusal(refused: Refusal, turn: Turn, partition: int) -> UpdateRefused:
     """The refusal for the pods of a workload that one guard holds back."""
     situation, guard = refused.candidate.situation, refused.objection.guard
     return UpdateRefused(
-        id=str(DecisionId(NAME, partition, turn.number, f"refuse-{guard}", situation.workload)),
+        id=str(DecisionId(NAME, partition, turn.number, f"refuse-{refused.objection.name}", situation.workload)),
         at=turn.at,
         workload=situation.pod.fact.workload,
         pod=situation.pod.fact.pod,
@@ -214,7 +214,7 @@ class IntervalRefusals:
 
     def add(self, candidate: Candidate, situation: ClusterSituation, objection: Objection) -> None:
         """A pod is held back. The most urgent pods come first."""
-        workload, guard = candidate.situation.workload, objection.guard
+        workload, guard = candidate.situation.workload, objection.name
         guards = self._refusals.setdefault(workload, {})
         if guard not in guards:
             guards[guard] = Refusal(candidate, situation, objection)
@@ -242,9 +242,11 @@ def _news_of(before: RefusedPods, refusals: Mapping[str, Refusal], now: int) -> 
     gone = {name: before.gone.get(name, now) for name in before.guards if name not in refusals}
     guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
     # What somebody has to put right is said again while it lasts, so that `status` can tell what is from what was.
-    due = {name for name in refusals if name in LASTING and now - before.said.get(name, 0) >= SAID_AGAIN}
-    news = [refusal for name, refusal in refusals.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)]
-    guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
-    said = {**before.said, **{refusal.objection.guard: now for refusal in news if refusal.objection.guard in LASTING}}
+    # So is what holds back a pod that is killed, by whichever guard, for the status of its VPA.
+    again = {name for name, refusal in refusals.items() if refusal.objection.guard in LASTING or refusal.candidate.rescue}
+    due = {name for name in again if now - before.said.get(name, 0) >= SAID_AGAIN}
+    news = {name: refusal for name, refusal in refusals.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)}
+    guards.update((name, refusal.pods) for name, refusal in news.items())
+    said = {**before.said, **{name: now for name in news if name in again}}
     kept = {name: at for name, at in said.items() if name in guards}
-    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}, kept), news
+    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}, kept), [*news.values()]

@@ -14,7 +14,7 @@ from agents.logic.resources import resource_lists, target_caps
 from agents.logic.resources.limit_ranges import NONE, Ranges
 from agents.logic.resources.pod_resources import service_class
 from agents.logic.resources.resource_lists import Advice, Container, UnscalableError, limit_amounts
-from agents.logic.resources.target_caps import CapReason, ContainerRule, ordered
+from agents.logic.resources.target_caps import OF_RANGES, ContainerRule, ordered
 from agents.logic.updates import update_priority
 from agents.logic.updates.cap_sentences import Caps
 from agents.logic.updates.updater_records import NewestRecommendation, PodRecord
@@ -27,7 +27,6 @@ from schemas.units import Bytes
 Follows = Callable[[ContainerSeen], Amounts]
 """The new limits of a container."""
 
-_RANGES = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST, CapReason.POD_RANGE)
 _ROUNDINGS = {"cpu": 0.002, "memory": 2.0}
 """Two roundings of an amount come to at most this: two millicores, two bytes."""
 _NEAR = 0.01
@@ -109,7 +108,7 @@ class PodAdvice:
     @cached_property
     def _ranged(self) -> frozenset[str]:
         """The containers that a LimitRange bounds."""
-        return frozenset(name for name, steps in self.caps.items() if any(step.by in _RANGES for step in steps))
+        return frozenset(name for name, steps in self.caps.items() if any(step.by in OF_RANGES for step in steps))
 
     def pairs(self, resource: str) -> Sequence[tuple[str, float | None, float]]:
         """What each container that admission saw requests of a resource, and its target; only where there is a target."""

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from agents.logic.guards import shared_guards
+from agents.logic.guards.guard_records import GUARDS, KEEPING_LOOPS, in_words
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
-from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, missing_pods, node_rooms, oom_loops
+from agents.logic.resources.target_caps import unhelped
+from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, missing_pods, node_rooms
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
-from agents.logic.updates.guard_records import GUARDS, KEEPING_LOOPS
 from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
@@ -39,7 +40,8 @@ def told(objection: Objection, candidate: Candidate) -> Objection:
     holds = objection.guard in KEEPING_LOOPS and candidate.looping != ""
     if not candidate.rescue or not (holds or candidate.long_killed):
         return objection
-    return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
+    reason = f"{unhelped(candidate.looping)}: {in_words(objection.guard, objection.reason)}"
+    return Objection("oom-bound", reason, through=objection.guard)
 
 
 def objections(candidate: Candidate, cluster: ClusterSituation) -> Iterator[Objection]:

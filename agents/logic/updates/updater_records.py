@@ -12,7 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.updates.eviction_tolerance import PodsBefore, doubled
 from agents.logic.updates.update_settings import UpdateSettings
-from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Place, cluster_of
@@ -32,6 +32,7 @@ class NewestRecommendation:
     containers: tuple[ContainerRecommendation, ...]
     reverted: RevertRequested | None = None
     """The revert that replaces it."""
+    cuts: TargetCuts = TargetCuts()
 
 
 @dataclass(frozen=True, slots=True)

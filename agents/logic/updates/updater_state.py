@@ -283,7 +283,7 @@ class UpdaterState:
         # After a restart the recommender may publish a turn again that it had published before.
         if former is None or turn > former.turn:
             newest = NewestRecommendation(
-                event.id, turn, event.at, recorded.place, tuple(map(ordered_container, event.containers))
+                event.id, turn, event.at, recorded.place, tuple(map(ordered_container, event.containers)), cuts=event.cuts
             )
             self.recommended.upsert(key, newest)
 

@@ -11,12 +11,12 @@ from functools import partial
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.governing_policies import PolicyRecord
+from agents.logic.guards.guard_records import BOUNDING_DISRUPTION
 from agents.logic.guards.shared_guards import Headcount, Objection
 from agents.logic.updates import api_refusals, eviction_tolerance, oom_loops, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, changes, disrupts, held_by_caps, raised, without
 from agents.logic.updates.disruption_guards import serves_nobody
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, UnpatchedWorkloads, WorkloadEviction
-from agents.logic.updates.guard_records import BOUNDING_DISRUPTION
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord

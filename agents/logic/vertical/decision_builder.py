@@ -21,6 +21,7 @@ from agents.logic.usage.container_usage import UsageSettings
 from agents.logic.vertical.aggregated_usage import REACHED
 from agents.logic.vertical.estimate_rules import MILLI, RuleExplanations, own_rules
 from agents.logic.vertical.memory_leaks import LeakChange
+from agents.logic.vertical.node_caps import NodeRoom
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.vertical_settings import ADAPTIVE, NAME, VerticalSettings
 from schemas import plain_json, times
@@ -94,9 +95,14 @@ class DecisionBuilder:
     cited: CitedRules | None
 
     def event(
-        self, workload: str, grounds: Grounds, amounts: Sequence[ContainerRecommendation], because: Because
+        self,
+        workload: str,
+        grounds: Grounds,
+        amounts: Sequence[ContainerRecommendation],
+        because: Because,
+        nodes: Mapping[str, str] | None = None,
     ) -> RequestsRecommended:
-        """The decision about one workload."""
+        """The decision about one workload. `nodes`: those that it was cut down to, by resource."""
         return RequestsRecommended(
             id=str(DecisionId(NAME, self.partition, self.turn.number, "requests", workload)),
             at=self.turn.at,
@@ -109,6 +115,7 @@ class DecisionBuilder:
             rules=self.cited,
             other_recommender="" if grounds.policy is None else grounds.policy.policy.other_recommender,
             leaks=grounds.leaks,
+            nodes=nodes or {},
         )
 
     def leak(self, change: LeakChange, leak: MemoryLeak, cause: tuple[Place, ...]) -> Decided:
@@ -226,7 +233,7 @@ class DeferredRecommendation:
             return plain_json.dumps(content)
 
         amounts = [of.numbers.container(place, name) for name, place in zip(names, places, strict=True)]
-        return of.builder.event(self.subject, grounds, amounts, JsonObject(because))
+        return of.builder.event(self.subject, grounds, amounts, JsonObject(because), of.numbers.nodes(places[0]))
 
 
 class UsageNumbers:
@@ -251,18 +258,25 @@ class UsageNumbers:
 
     def node(self, place: int) -> dict[str, object]:
         """The node that a container's pod was cut down to, and the pod's sums that exceed it; empty for a pod that fits."""
-        fit = self._done.fit
-        if fit is None:
-            return {}
-        within = int(self._places[place])
-        room = fit.node(within)
+        room, cut = self._cut(place)
         if room is None:
             return {}
+        return {"node": {"node": room.name, "cpu": room.cpu, "memory": room.memory, "cut": cut, "place": str(room.place)}}
+
+    def nodes(self, place: int) -> Mapping[str, str]:
+        """The same node by name, for each resource whose targets were cut down to it."""
+        room, cut = self._cut(place)
+        return {} if room is None else {resource: room.name for resource in ("cpu", "memory") if f"target_{resource}" in cut}
+
+    def _cut(self, place: int) -> tuple[NodeRoom | None, Mapping[str, float]]:
+        fit, within = self._done.fit, int(self._places[place])
+        room = None if fit is None else fit.node(within)
+        if fit is None or room is None:
+            return None, {}
         sums = dict(zip(AMOUNTS, fit.sums[fit.pods[within]].tolist(), strict=True))
         cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > room.cpu * MILLI}
         memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > room.memory}
-        cut = {**cpu, **memory}
-        return {"node": {"node": room.name, "cpu": room.cpu, "memory": room.memory, "cut": cut, "place": str(room.place)}}
+        return room, {**cpu, **memory}
 
     @cached_property
     def _amounts(self) -> "tuple[list[list[Cores | None]], list[list[Bytes | None]]]":

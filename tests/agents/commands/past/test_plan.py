@@ -9,6 +9,7 @@ import pytest
 
 from agents import cli
 from agents.commands.past import why_not
+from agents.logic.guards.guard_records import in_words
 from agents.logic.updates import node_rooms
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
@@ -28,6 +29,8 @@ OFF = Workload("demo", "shop", "Deployment", "off")
 FINE = Workload("demo", "shop", "Deployment", "fine")
 ALONE = Workload("demo", "shop", "Deployment", "alone")
 NOW = START + 10 * MINUTE
+OFF_MODE = f"policy '{OFF.key}' has update mode 'Off', which leaves running pods alone"
+BUDGET = "1 of the cluster's 12 pods are away or being changed; the budget is 0.1 of them"
 MODES = {"*": UpdateMode.IN_PLACE_OR_RECREATE, CART.key: UpdateMode.RECREATE, OFF.key: UpdateMode.OFF}
 
 
@@ -82,8 +85,8 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
         "  2 pods restarted: 1 at once, 1 after 'tolerance'",
         "    shop/Deployment/cart  2 pods: app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
         "  5 pods left alone",
-        "    4 by guard 'mode': policy 'demo/shop/Deployment/off' has update mode 'Off', which leaves running pods alone",
-        "    1 by guard 'replicas': the workload has 1 pods; fewer than 2 are left alone",
+        f"    4 pods: {in_words('mode', OFF_MODE)}",
+        f"    1 pod: {in_words('replicas', 'the workload has 1 pods; fewer than 2 are left alone')}",
         "  2 other pods need no change now",
         "    2 request amounts within the recommended bounds",
         "New pods would get:",
@@ -185,12 +188,12 @@ def test_mode_plan_is_one_record_and_a_pause_leaves_everything_alone(
             "web/off-1",
             [
                 "web/off-1: should be changed (outside its bounds), by eviction",
-                f"  no: guard 'mode' says: policy '{OFF.key}' has update mode 'Off', which leaves running pods alone",
+                f"  no: {in_words('mode', OFF_MODE)}",
             ],
         ),
         (
             "uid-api-1",
-            ["  waits: guard 'budget' says: 1 of the cluster's 12 pods are away or being changed; the budget is 0.1 of them"],
+            [f"  waits: {in_words('budget', BUDGET)}"],
         ),
         ("uid-cart-0", ["  no: nobody has set the mode of cluster 'demo' yet, so it is shadow"]),
     ],
@@ -282,7 +285,8 @@ def test_why_not_tells_a_mode_for_new_pods_from_one_for_none(
     log.turn(START, VerticalPolicyChanged(when(START), OFF.key, "1", mode), *pods_of(OFF, 2))
     log.turn(NOW, recommended(NOW, OFF))
     assert log.run("why-not", "shop/Deployment/off") == 0
-    assert f"has update mode '{mode}', which leaves running pods alone; {says}" in capsys.readouterr().out
+    reason = f"policy '{OFF.key}' has update mode '{mode}', which leaves running pods alone"
+    assert f"{in_words('mode', reason)}; {says}" in capsys.readouterr().out
 
 
 def test_the_plan_says_what_new_pods_of_each_workload_would_get(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:

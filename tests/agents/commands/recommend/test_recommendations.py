@@ -12,6 +12,7 @@ import yaml
 
 from agents import cli
 from agents.commands.recommend import request_totals
+from agents.logic.guards.guard_records import in_words
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
@@ -303,13 +304,13 @@ def test_a_row_names_the_guard_that_keeps_its_target_from_being_applied(
     site.refused(key, guard, "what was said before", ago=1_000, because=because)
     site.refused(key, guard, "its bound; raise it", because=because)
     site.refused("demo/shop/Deployment/mail", guard, "was over long ago", ago=40 * 60, because=because)
-    found = {row["workload"]: (row["held_by"], row["held_because"]) for row in rows(site, capsys)}
-    assert found["cart"] == (held, "its bound; raise it" if held else "")
+    found, says = {row["workload"]: (row["held_by"], row["held_because"]) for row in rows(site, capsys)}, "its bound; raise it"
+    assert found["cart"] == (held, in_words(guard, says) if held else "")
     assert found["mail"] == ("", "")
     site.run()
     said = capsys.readouterr()
     assert (f"uses less; held by {held}" in said.out) is bool(held)
-    assert (f"shop/Deployment/cart is held by {held}: its bound; raise it" in said.err) is bool(held)
+    assert (f"shop/Deployment/cart is held by {held}: {in_words(guard, says)}" in said.err) is bool(held)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +340,7 @@ def test_many_sentences_on_caps_end_with_where_the_others_are(site: Site, capsys
         site.refused(f"demo/shop/Deployment/w{number}", "node", "too large")
     site.run()
     said = capsys.readouterr().err
-    assert said.count("is held by node: too large") == 5
+    assert said.count(f"is held by node: {in_words('node', 'too large')}") == 5
     assert "... and 3 more containers are held: `-o json` has each sentence as 'held_because'" in said
 
 

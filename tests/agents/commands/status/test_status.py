@@ -14,6 +14,7 @@ from agents.cli.processes import ConsumerName
 from agents.commands.status import status_rows
 from agents.commands.status.status_rows import CONSUMERS
 from agents.engine.checkpoint_selection import CheckpointMark
+from agents.logic.guards.guard_records import in_words
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.settings.all_settings import Settings
 from schemas.decision_subjects import Subject, SubjectKind
@@ -348,7 +349,10 @@ def test_a_workload_whose_new_pods_do_not_come_is_named_until_that_is_over(
     for number in range(12):
         refuse(f"many-{number:02}", "successor", 5, "no node")
     found = {name: says for (what, name), (_, says) in site.rows(capsys).items() if what == "workload"}
-    assert found["demo/web/Deployment/api"] == "since 11:59:00 or before: exceeded quota: 2; `ullage why-not web/api` says more"
+    assert found["demo/web/Deployment/api"] == (
+        f"since 11:59:00 or before: {in_words('successor', 'exceeded quota: 2')}; `ullage why-not web/api` says more"
+    )
+    assert found.pop("capped").startswith("13 workloads are kept from the target: 13 by successor")
     assert (len(found), found["all"][:6]) == (11, "3 more")
 
 
@@ -374,7 +378,7 @@ def test_a_vpa_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_says_why
         decide(name, 2, last, withdrawn=name == "gone")
     found = {name: row for (what, name), row in site.rows(capsys).items() if what in ("vpa", "workload")}
     since = f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: "
-    both = {"demo/web/off": f"{since}mode 'Off'", "demo/web/held": f"{since}{why}; `ullage why-not web/big` says more"}
+    both = {"demo/web/off": f"{since}mode 'Off'", "demo/web/held": f"{since}mode 'Off'"}
     del found["capped"]
     assert found == {name: ("memory limited", says) for name, says in both.items()}, "a loop has one row"
 

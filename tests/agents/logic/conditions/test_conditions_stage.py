@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from agents.logic.conditions import conditions_stage
 from agents.logic.conditions.conditions_stage import VpaConditions
+from agents.logic.guards.guard_records import GUARDS, GuardRecord, in_words
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import times
 from schemas.catalogue import Event
+from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, MemoryLimitFound, VpaConditionsDecided
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
 from schemas.facts.sources import SourceReported
@@ -27,6 +29,7 @@ from tests.support.status_scene import AT, HOUR, START, gone, pod, said, vpa
 
 HALF_HOUR = 1_800_000
 NAMES, TARGETS = ("a", "b"), ("x", "y")
+BEGINNING = "container 'app' is OOM-killed again and again and gets no more memory: "
 
 
 def open_stage(partition_of: Callable[[str], int] = lambda _: 0) -> VpaConditions:
@@ -41,6 +44,8 @@ def topic(event: Event) -> str:
             return "rules"
         case SourceReported():
             return "cluster-changes"
+        case UpdateRefused() | ResizePlanned():
+            return "pod-updates"
         case _:
             return "pod-changes-by-cluster" if hasattr(event, "pod") else "recommendations-by-cluster"
 
@@ -218,6 +223,38 @@ def test_a_workload_of_a_policy_of_ours_that_is_killed_in_a_loop_has_its_bound_t
     again = VerticalPolicyChanged(AT, "demo/*", "2", UpdateMode.RECREATE)
     assert limits(stage, START + 21 * minute, again, said("x", turn=START + 21 * minute)) == [("x", "NotApplied")]
     assert limits(stage, START + 22 * minute, gone("p", "x")) == [("x", "")]
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_what_holds_back_a_killed_pod_is_named_as_everywhere_until_it_is_planned_for(guard: GuardRecord) -> None:
+    def update(kind: type[UpdateRefused | ResizePlanned], name: str, **fields: Any) -> Any:
+        of = pod(name, "x")
+        return kind(id="u", at=AT, workload=of.workload, pod=of.pod, because={}, **fields)
+
+    def message(number: int, *events: Event) -> str:
+        [found] = [event for event in decided(stage, number, *events) if isinstance(event, MemoryLimitFound)]
+        assert (found.reason, found.over) == ("NotApplied", False)
+        return found.message.removeprefix("C" + BEGINNING[1:])
+
+    stage, minute = open_stage(), 60_000
+    policy = VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.RECREATE)
+    decided(stage, START, policy, pod("healthy", "x"), killed("p", "x", 0), said("x"))
+    reason = "why"
+    if guard.name == "oom-bound":
+        reason = f"{BEGINNING}guard 'quota' says: full"
+    refused = update(UpdateRefused, "p", guard=guard.name, reason=reason)
+    not_said = message(START + 16 * minute, killed("p", "x", 16), said("x", turn=START + 16 * minute))
+    assert "the updater has not said why" in not_said
+    assert not decided(stage, START + 17 * minute, update(UpdateRefused, "healthy", guard=guard.name, reason="of another"))
+    # What the updater says of the loop itself begins as the condition does.
+    told = f"more is recommended; {in_words(guard.name, reason)}".replace(BEGINNING, "")
+    assert message(START + 18 * minute, refused) == told
+    planned = {"expires": AT, "requests": {}, "limits": {}, "expect": {}}
+    assert not decided(stage, START + 19 * minute, update(ResizePlanned, "healthy", **planned))
+    assert message(START + 20 * minute, update(ResizePlanned, "p", **planned)) == not_said
+    decided(stage, START + 21 * minute, refused)
+    decided(stage, START + 22 * minute, gone("p", "x"))
+    assert not stage.targets.held, "nothing is kept of a workload without kills"
 
 
 def test_what_a_vpa_says_of_itself_is_not_said_of_its_workload_and_what_nobody_governs_is_not_ours() -> None:

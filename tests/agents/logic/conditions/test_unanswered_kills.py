@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.logic.conditions import condition_rules
-from agents.logic.conditions.condition_rules import UnansweredKills
+from agents.logic.conditions.condition_rules import LoopKnowledge, UnansweredKills
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, ResizeState
 from schemas.names import Amounts
 from schemas.policies.vertical import UpdateMode
@@ -35,7 +35,7 @@ def told(*facts: PodChanged, at: float, mode: UpdateMode = UpdateMode.RECREATE) 
     kills: tuple[UnansweredKills, ...] = ()
     for fact in facts:
         kills = condition_rules.seen_in(fact, kills)
-    bound = condition_rules.condition_of(vpa(update_mode=mode), kills, said().containers, minutes(at))
+    bound = condition_rules.condition_of(vpa(update_mode=mode), kills, LoopKnowledge(said().containers), minutes(at))
     return "" if bound is None else bound.reason
 
 

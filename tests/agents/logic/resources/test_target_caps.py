@@ -1,5 +1,6 @@
 """What caps a recommendation, against upstream's own and worked cases."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,18 @@ from agents.logic.resources.limit_ranges import Range
 from agents.logic.resources.resource_lists import UnscalableError
 from agents.logic.resources.target_caps import Capped, CapReason, ContainerRule
 from schemas import exact_quantity
+from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
+from schemas.policies.vertical import ContainerPolicy
 from schemas.units import Bytes, Cores
 from tests.support.admission_manifests import advice, bounded_by, container, limit_range, pod, vpa
+from tests.support.cluster_events import GIB
+from tests.support.examples import LEAK as EXAMPLE_LEAK
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]
+LEAK = replace(EXAMPLE_LEAK, container="app", most=Bytes(4 * GIB))
 WHEN = vpa_manifest.json_fields.NEVER
 
 
@@ -202,3 +208,27 @@ def test_beside_a_limit_that_stays_the_others_share_what_is_left_of_a_pods_maxim
     rules, ranges = [ContainerRule("c", values="RequestsOnly")], bounded_by([limit_range(type="Pod", max={"cpu": "6"})])
     found = target_caps.cap(advised, pod_spec.read(pod(*both)).standing, rules, ranges, upstream=False)
     assert [in_nano(each) for each in targets(found)] == [in_nano({"cpu": "3"}), in_nano({"cpu": "2"})]
+
+
+@pytest.mark.parametrize(
+    ("free", "target", "bounded", "cuts", "reason"),
+    [
+        (9, 9, ContainerPolicy("app"), TargetCuts({"memory": "n1"}), None),
+        (9, 4, ContainerPolicy("app", max_allowed=Amounts(4.0, Bytes(4 * GIB))), TargetCuts(), "MaxAllowed"),
+        (2, 3, ContainerPolicy("app", min_allowed=Amounts(3.0, Bytes(3 * GIB))), TargetCuts({"memory": "n1"}), "MinAllowed"),
+        (9, 4, ContainerPolicy("app", max_allowed=Amounts(5.0, Bytes(5 * GIB))), TargetCuts({"memory": "n1"}), "LargestNode"),
+        (9, 4, ContainerPolicy("app"), TargetCuts({"cpu": "n1"}, (LEAK,)), "MemoryLeak"),
+        (9, 4, ContainerPolicy("app"), TargetCuts({"cpu": "n1"}, (replace(LEAK, container="other"),)), "MaximumOfSettings"),
+    ],
+)
+def test_what_made_a_recommendation_another_is_named_as_the_one_that_it_is(
+    free: int, target: int, bounded: ContainerPolicy, cuts: TargetCuts, reason: str | None
+) -> None:
+    wanted, given = Amounts(float(free), Bytes(free * GIB)), Amounts(float(target), Bytes(target * GIB))  # type: ignore[arg-type]  # units
+    recommended = ContainerRecommendation("app", given, given, given, wanted)
+    found = target_caps.cut_by("memory", recommended, bounded, cuts)
+    assert (found and found.reason) == reason
+    if found is not None and free > target:
+        assert target_caps.memory_bound(recommended, bounded, None, cuts).reason == reason
+        named = {"LargestNode": "'n1'", "MemoryLeak": "it leaks", "MaximumOfSettings": "vertical.maximum_memory"}
+        assert named.get(found.reason, "4.00 GiB") in found.clause
