@@ -200,6 +200,11 @@ class NodeCloud:
 
     # AWS
 
+    @property
+    def launched(self) -> int:
+        """How many instances have ever been started."""
+        return self._made
+
     def _machine(self, company: Company, launched: int) -> Machine:
         self._made += 1
         machine = Machine(f"{company.fact.group}-{self._made}", launched)

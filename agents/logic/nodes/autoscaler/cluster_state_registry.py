@@ -7,7 +7,7 @@ until when, and which groups are backed off. Source: ClusterStateRegistry in clu
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.autoscaler.group_backoff import Backoff, ScaleUpFailure
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, EarlyEnds, ScaleUpFailure
 from agents.logic.nodes.scheduling.node_columns import NodeRow
 
 SCALE_DOWN_FORGOTTEN = 300.0
@@ -15,6 +15,9 @@ SCALE_DOWN_FORGOTTEN = 300.0
 TIMEOUT = "timeout"
 NOT_REGISTERED = "NotRegistered"
 NEVER_READY = "NeverReady"
+ENDED_EARLY = "EndedEarly"
+ENDED_IN_A_ROW = 3
+"""Instances of a group that end one after the other before they have served, from which on the group is at fault."""
 FACTS_LATE = 30.0
 """Seconds after a failure in which facts about sizes may still be on their way."""
 
@@ -49,6 +52,8 @@ class RegistrySnapshot:
     targets: Mapping[str, int]
     nodes: Sequence[NodeRow]
     unregistered: Sequence[SeenInstance]
+    joined: frozenset[str] | None = None
+    """The instances that are nodes; None where nobody says it."""
 
 
 @dataclass(slots=True)
@@ -129,6 +134,7 @@ class ClusterStateRegistry:
         self.since: dict[str, float] = {}
         self.given_up: dict[str, int] = {}
         """Nodes of a group's target that its cloud failed to deliver: nobody waits for them any more."""
+        self.early = EarlyEnds()
         self.late: frozenset[str] = frozenset()
         self.starting: frozenset[str] = frozenset()
         """Instances without a node whose time was over, and nodes whose time to become ready was not, in the last update."""
@@ -171,6 +177,7 @@ class ClusterStateRegistry:
         failed = self._expire(now)
         failed += self._creation_failures(before, now)
         self._fail_starts(now)
+        self._fail_early_ends(look, now)
         self._give_up(look.targets, now)
         if self.settings.by_group:
             self._await_others(now)
@@ -193,6 +200,29 @@ class ClusterStateRegistry:
                     group, ScaleUpFailure("Other", NEVER_READY, f"new node '{unready[0]}' did not become ready in time"), now
                 )
         self.late, self.starting = frozenset(late), frozenset(starting)
+
+    def _fail_early_ends(self, look: RegistrySnapshot, now: float) -> None:
+        """Instances that end again and again before they have served are failures of their group."""
+        # The cloud starts another one for each as long as the group wants it, so nothing of this is late or missing for long.
+        if not self.settings.by_group or look.joined is None:
+            return
+        waiting = [instance for instance in look.unregistered if not instance.deleting and instance.error is None]
+        nodes = [node for node in look.nodes if node.group and not node.gone and node.deleting is None]
+        settled = {node.name for node in nodes if node.created + self.settings.max_startup <= now}
+        young = {instance.name: instance.group for instance in waiting if instance.name not in self.late}
+        young |= {node.name: node.group for node in nodes if node.name not in settled}
+        there = {*young, *look.joined, *self.late, *(node.name for node in look.nodes if not node.gone)}
+        for group in sorted(self.early.look(young, there, settled)):
+            if self.early.ended[group] >= ENDED_IN_A_ROW:
+                message = f"its instances end before they have served, {ENDED_IN_A_ROW} or more in a row"
+                self.fail(group, ScaleUpFailure("Other", ENDED_EARLY, message), now)
+
+    def doomed(self, group: str, now: float) -> Sequence[str]:
+        """Instances that have become no node yet, of a group whose instances end before they have served."""
+        failure, mine = self.backoff.of(group, now), self.groups.get(group, NodeReadiness())
+        # Where another new node serves, as when the cloud takes some spot instances of many, those on their way may, too.
+        serves = any(name in self.early.young for name in mine.ready)
+        return () if failure is None or failure.code != ENDED_EARLY or serves else mine.unregistered
 
     def _give_up(self, targets: Mapping[str, int], now: float) -> None:
         """Stop waiting for what the cloud has not made so far, after a failure."""

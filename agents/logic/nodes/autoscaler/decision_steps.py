@@ -73,6 +73,12 @@ def repairs(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecision
         spare = len(late) if by_group else max(auto.size(group) - group.least, 0)
         if late and spare and not group.kept:
             remove.append((group.name, tuple(sorted(late)[:spare])))
+        # Else the cloud would start one after the other while the group is left out. Below its minimum it does so in any case.
+        doomed = sorted(auto.state.doomed(group.name, picture.now))[: max(auto.size(group) - group.least - len(late), 0)]
+        if doomed and not group.kept:
+            remove.append((group.name, tuple(doomed)))
+            # An end that was asked for is no failure.
+            auto.state.early.dismiss(doomed)
     if not auto.state.healthy():
         # Where too many nodes are not ready, the facts cannot be believed: nothing else is decided about their groups or, where
         # too many are left without these, about the whole cluster.

@@ -1,5 +1,6 @@
 """How long a group is left alone after a failed scale-up: longer each time, up to a cap, and forgotten after a quiet while."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -29,6 +30,32 @@ class BackoffSettings:
     first: float = 300.0
     longest: float = 1800.0
     forgotten: float = 10800.0
+
+
+class EarlyEnds:
+    """What ends before it has served, by group: instances that became no node, and nodes that ended within their first minutes.
+
+    `young`: the group of each instance and node that has yet to show that it stays. `ended`: how many have ended in a row.
+    """
+
+    def __init__(self) -> None:
+        self.young: dict[str, str] = {}
+        self.ended: dict[str, int] = {}
+
+    def look(self, young: Mapping[str, str], there: Collection[str], settled: Collection[str]) -> set[str]:
+        """Take in what is young now, what is there at all, and what has served; the groups of which more have ended."""
+        before, self.young, more = self.young, dict(young), set[str]()
+        for name, group in sorted(before.items()):
+            if name in settled:
+                self.ended.pop(group, None)
+            elif name not in there:
+                self.ended[group] = self.ended.get(group, 0) + 1
+                more.add(group)
+        return more
+
+    def dismiss(self, names: Collection[str]) -> None:
+        """These go because they are to."""
+        self.young = {name: group for name, group in self.young.items() if name not in names}
 
 
 class Backoff:

@@ -188,6 +188,8 @@ class CarriedState:
     looked: float | None = None
     interval: float | None = None  # None before the second look.
     given_up: Mapping[str, int] = field(default_factory=dict)
+    young: Mapping[str, str] = field(default_factory=dict)  # With `ended`, those of `EarlyEnds`.
+    ended: Mapping[str, int] = field(default_factory=dict)
     late: tuple[str, ...] = ()  # With `starting`, those of `ClusterStateRegistry`.
     starting: tuple[str, ...] = ()
     stumbles: Mapping[str, float] = field(default_factory=dict)  # When a removal failed in a group.
@@ -206,6 +208,7 @@ def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: f
     state.requests, state.wrong = dict(memory.requests), dict(memory.wrong)
     state.leaving, state.since = list(memory.leaving), dict(memory.since)
     state.backoff.entries, state.given_up = dict(memory.backoff), dict(memory.given_up)
+    state.early.young, state.early.ended = dict(memory.young), dict(memory.ended)
     state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
     auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
     auto.growths = dict(memory.growths)
@@ -233,6 +236,8 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         # JSON has no infinity.
         interval=None if down.interval == NEVER else down.interval,
         given_up=dict(state.given_up),
+        young=dict(state.early.young),
+        ended=dict(state.early.ended),
         late=tuple(sorted(state.late)),
         starting=tuple(sorted(state.starting)),
         stumbles=dict(auto.stumbles),

@@ -65,6 +65,8 @@ class NodeDecisionInputs:
     """Pods that are to come; they count as waiting, behind those that do."""
     successors: Mapping[PodNature, PodNature] = field(default_factory=dict)
     """By the natures of pods those of their successors, where these will request something else."""
+    joined: frozenset[str] | None = None
+    """The instances that are nodes; None where nobody says it."""
 
     def successor(self, pod: SchedulablePod) -> SchedulablePod:
         """The pod as it comes back, or is made."""
@@ -116,7 +118,7 @@ class DecisionPicture:
 
 def snapshot(world: NodeDecisionInputs) -> RegistrySnapshot:
     """The targets, nodes and instances."""
-    return RegistrySnapshot({group.name: group.target for group in world.groups}, world.nodes, world.instances)
+    return RegistrySnapshot({group.name: group.target for group in world.groups}, world.nodes, world.instances, world.joined)
 
 
 def columns(world: NodeDecisionInputs, settings: PendingSettings) -> ScheduledCluster:

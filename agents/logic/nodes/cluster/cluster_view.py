@@ -98,6 +98,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
         namespaces={fact.namespace: fact.labels for key, fact in state.namespaces.items() if key.startswith(prefix)},
         planned=[*planned.pods, *buffers.pods],
         successors=successors,
+        joined=frozenset(claim.instance for claim in claims.values()),
         budgets=DisruptionBudgets(
             [fact_conversion.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
         ),

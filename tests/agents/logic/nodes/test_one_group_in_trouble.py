@@ -193,6 +193,24 @@ def test_a_group_whose_instances_never_join_is_tried_more_and_more_seldom() -> N
     assert sorted(cloud.placed) == ["running-0", "running-1"]
 
 
+@pytest.mark.parametrize("fault", [Fault.VANISHES, Fault.NEVER_REGISTERS, Fault.NEVER_READY, Fault.FLAPS])
+def test_of_a_group_whose_nodes_do_not_stay_few_are_started_and_it_is_said(fault: Fault) -> None:
+    """AWS starts another one for each that ends, 400 in four hours, as long as the group wants it."""
+    run = ScalerRun(shape("a", cpu=3500, node_selector={"group": "a"}), controller("a"), tick=5000)
+    cloud = NodeCloud(run, group("a"))
+    cloud.breaks("a", fault, 0)
+    cloud.wait("a", "p", only="a")
+    cloud.go(4 * HOURS)
+    tries = [plan.at for plan in run.of(ScaleUpPlanned)]
+    pauses = [(after - before).total_seconds() for before, after in pairwise(tries)]
+    # One that ends may have a successor before the group's size is lowered; before, 360 vanished and 107 ended soon.
+    assert cloud.launched <= 2 * len(tries) + 3
+    assert len(tries) >= 3, "it is tried again"
+    assert max(pauses) >= 1800.0
+    said = {halt.reason for halt in run.of(NodeScalingHalted) if halt.group == "a"}
+    assert any("its last growth failed with" in reason for reason in said)
+
+
 def test_a_long_shortage_ends_with_the_size_that_exists_though_its_pods_have_gone() -> None:
     """Another group grows after the shortage, and unneeded nodes of a third go while it lasts."""
     cloud = world(0, 1)
