@@ -6,6 +6,7 @@ It has no paths of its own: it gets routes, or one handler for everything, which
 """
 
 import asyncio
+import logging
 import ssl
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from schemas.units import Seconds
@@ -43,6 +45,14 @@ LATE_ANSWER = web.RequestKey("LATE_ANSWER", LateAnswer)
 CONNECTION = web.RequestKey("CONNECTION", GuardedConnection)
 """The connection that a request came by."""
 MOST_FAULTS = 20  # of our own in a row, then a server ends; more than for decisions, because requests come from outside
+
+
+def _is_no_callers_fault(line: logging.LogRecord) -> bool:
+    # What is no HTTP was answered with 400. Whoever reaches the port could otherwise fill the log with tracebacks.
+    return line.exc_info is None or not isinstance(line.exc_info[1], HttpProcessingError)
+
+
+logging.getLogger("aiohttp.server").addFilter(_is_no_callers_fault)
 
 AnyPath = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers every request, whatever its method and path. It bounds the body itself, and leaves it to us to write the response."""

@@ -138,6 +138,27 @@ def test_a_connection_that_breaks_within_a_body_is_no_fault_of_ours(
     assert (caplog.messages, TOTALS["server"]) == ([], before)
 
 
+def test_what_is_no_http_is_answered_and_leaves_no_traceback_in_the_log(
+    server: HttpsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    heads = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 30\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\nHost: x\nContent-Length: 0\n\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (60 << 10) + b"\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    )
+    with caplog.at_level(logging.ERROR, "aiohttp.server"):
+        for head in heads:
+            with connected(server) as odd:
+                odd.sendall(head)
+                assert received(odd).partition(b" ")[2].startswith(b"400 ")
+    assert caplog.messages == []
+
+
 def test_an_answer_that_nobody_reads_is_given_up(server: HttpsServer) -> None:
     with connected(server) as deaf:
         deaf.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
