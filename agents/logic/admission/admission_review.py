@@ -251,7 +251,9 @@ def _decoded(review: bytes | str | Mapping[str, Any], largest: int) -> Mapping[s
         raise UnreadableError("it is nested too deeply") from None
     except ValueError as error:
         raise UnreadableError(f"it is no JSON: {error}") from None
-    return parts(document if document is not None else [], "the review")
+    if document is None:
+        raise UnreadableError("it is null")
+    return parts(document, "the review")
 
 
 def _no_number(constant: str) -> float:

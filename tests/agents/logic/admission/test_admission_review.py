@@ -104,7 +104,7 @@ def test_asked_again_the_answer_is_empty() -> None:
     [
         (b"", "it is no JSON"),
         (b"\xff\xfe", "it is no JSON"),
-        (b"null", "where an object belongs"),
+        (b"null", "it is null"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"request": NaN}', "'NaN' is no JSON"),
         (b'{"request": 1' + b"0" * 5000 + b"}", "it is no JSON"),
