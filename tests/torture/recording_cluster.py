@@ -33,6 +33,8 @@ class RecordingCluster(SimulatedCluster):
     excess: tuple[str, ...] = ()
     """Evictions that took more."""
     clock: Callable[[], float] = staticmethod(time.time)
+    deletes: int | None = None
+    """Somebody deletes the oldest pod of the first deployment each time so many seconds of the cluster's time are over."""
 
     def reviewed_by(self, ask: Callable[[bytes], bytes | None]) -> None:
         """Ask a webhook for each new pod; None is no answer, and lets the pod through as it is."""
@@ -63,6 +65,9 @@ class RecordingCluster(SimulatedCluster):
     def _step(self) -> None:
         super()._step()
         self.came.update(pod.name.uid for pod in self.pods_by_name.values())
+        pods = [pod for pod in self.pods_by_name.values() if pod.deployment is self.deployments[0]]
+        if self.deletes is not None and self._now % self.deletes == 0 and pods:
+            self._lose(min(pods, key=lambda pod: (pod.created, pod.name.name)))
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         with self.lock:

@@ -57,6 +57,8 @@ INSTANCES = 2
 SCRAPES = timedelta(seconds=15)
 FRESH = timedelta(seconds=150)
 """Event time that a plan must still hold to count as one that could be carried out."""
+DELETED = 40
+"""Seconds of event time between two pods that are deleted where consumers are wrong on purpose."""
 NEEDED = Bytes(400 << 20)
 LOOPS = "loops"
 """The namespace whose pods need `NEEDED` at each start, and have less."""
@@ -144,6 +146,9 @@ class TortureCluster:
         self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=load)
         self.cluster.most_missing = UPDATES.eviction_tolerance
         self.cluster.reviewed_by(ReviewService(self._webhooks))
+        if self.mutant:
+            # Once a webhook gives nothing, nobody is evicted for 20 minutes, and so it would be asked too seldom to be found.
+            self.cluster.deletes = DELETED
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
         poller = SimulatedClusterPoller(
