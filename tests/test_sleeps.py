@@ -11,6 +11,8 @@ STRIKERS = ("bench/", "torture/")
 """They measure for a time, or strike at moments that chance draws."""
 A_PACE, A_MINUTE = 5, 60
 """Seconds."""
+ASKS_AGAIN = {"wait_for", "urlopen"}
+"""The one multiplies what it is told, and the other is asked again until it answers."""
 REASONS = {
     "agents/cli/test_failures.py": "systems without /proc do not say whether a process listens to signals yet",
     "agents/processes/test_signals.py": "both are ended by the signal that is tested",
@@ -34,26 +36,29 @@ def test_each_sleep_looks_for_what_it_waits_for_or_has_its_reason() -> None:
 
 
 def test_what_a_test_waits_for_may_take_a_minute_on_a_busy_machine() -> None:
-    """A wait of less than a few seconds is a pace, and so is one that a loop asks."""
+    """A wait of less than a few seconds is a pace, and so is one that a loop asks. A process that starts takes half a minute."""
     short = [
-        f"{path.relative_to(TESTS)}:{call.lineno}"
+        f"{path.relative_to(TESTS)}:{bound.lineno}"
         for path in TESTS.rglob("*.py")
-        for call in _short(ast.parse(path.read_text(encoding="utf-8")))
+        for bound in _short(ast.parse(path.read_text(encoding="utf-8")))
         if not str(path.relative_to(TESTS)).startswith(STRIKERS)
     ]
     assert short == []
 
 
-def _short(tree: ast.AST) -> Iterator[ast.Call]:
+def _short(tree: ast.AST) -> Iterator[ast.expr]:
     paces = {call for loop in ast.walk(tree) if isinstance(loop, ast.While) for call in ast.walk(loop.test)}
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "wait" and call not in paces:
-            bounds = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "timeout")]
-            if any(
-                isinstance(bound, ast.Constant) and isinstance(bound.value, int | float) and A_PACE <= bound.value < A_MINUTE
-                for bound in bounds
-            ):
-                yield call
+    for node in ast.walk(tree):
+        bounds: list[ast.expr] = []
+        if isinstance(node, ast.Call) and node not in paces and ast.unparse(node.func).rpartition(".")[2] not in ASKS_AGAIN:
+            bounds += [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
+            if isinstance(node.func, ast.Attribute) and node.func.attr in {"wait", "join"}:
+                bounds += node.args[:1]
+        if isinstance(node, ast.BinOp) and ast.unparse(node.left) == "time.monotonic()":
+            bounds.append(node.right)
+        for bound in bounds:
+            if isinstance(bound, ast.Constant) and isinstance(bound.value, int | float) and A_PACE <= bound.value < A_MINUTE:
+                yield bound
 
 
 def _lone(node: ast.AST, *, looks: bool) -> Iterator[ast.Call]:

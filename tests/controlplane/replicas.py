@@ -97,13 +97,13 @@ class Replicas:
         """Nobody listens at its address any more; its APIService stays, as after a kill."""
         self._served.set()
         if self._answering is not None:
-            self._answering.join(10.0)
+            self._answering.join(60.0)
 
     def close(self) -> None:
         self._stop.set()
         self.stop_metrics_api()
         for thread in self._threads:
-            thread.join(10.0)
+            thread.join(60.0)
         for service in _SERVICES:
             with suppress(Exception):
                 self.plane.ask.delete(service)

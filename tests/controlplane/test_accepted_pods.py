@@ -159,7 +159,7 @@ def webhook(plane: Plane, worlds: dict[str, World]) -> Iterator[AdmissionScene]:
         finally:
             plane.ask.delete(f"{REGISTRATIONS}/generated")
             stop.set()
-            follower.join(5.0)
+            follower.join(60.0)
 
 
 def _publish(scene: AdmissionScene, world: World) -> None:

@@ -50,7 +50,7 @@ class Kubelets:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL):
@@ -88,7 +88,7 @@ def kubelets(plane: Plane, world: World) -> Iterator[Kubelets]:
 def table(plane: Plane, world: World) -> list[str]:
     """The row of `kubectl get vpa`, without the age."""
     command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), "-n", world.namespace, "get", "vpa", "--no-headers"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout.split()
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.split()
     return said[:-1]
 
 
@@ -144,7 +144,7 @@ def _memory(row: list[str]) -> float:
 
 
 def _gone(world: World) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while world.pods("web"):
         assert time.monotonic() < until, "the pods of the deleted Deployment are still there"
         time.sleep(0.2)

@@ -160,7 +160,7 @@ def headed(plural: str) -> dict[str, str]:
 
 def kubectl(world: World, plane: Plane, what: str) -> list[list[str]]:
     command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), "-n", world.namespace, "get", what]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     return [row.split() for row in said.splitlines()]
 
 

@@ -128,7 +128,7 @@ def test_when_prometheus_is_dead_its_forecasts_expire_and_live_metrics_rule(scal
         wait_for(lambda: scaled.replicas("ahead") == math.ceil(0.06 / 0.05), timeout=LONG, what="the live load rules")
     finally:
         stop.set()
-        thread.join(20.0)
+        thread.join(60.0)
 
 
 def _asks_for(scaled: Replicas) -> list[str]:

@@ -99,12 +99,12 @@ def way(plane: Plane, world: World) -> Iterator[Way]:
     wait_for(lambda: not threads.sync_status.reasons(), what="everything is in sight")
     yield made
     stop.set()
-    thread.join(10.0)
+    thread.join(60.0)
 
 
 def kubectl(plane: Plane, namespace: str) -> list[list[str]]:
     command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), "-n", namespace, "get", "vpa", "--no-headers"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     return [line.split()[:-1] for line in out.splitlines()]
 
 

@@ -180,7 +180,7 @@ def test_processes_that_are_killed_again_and_again_do_everything_once(accounts: 
         kills += 1
         assert kills < 30, outcomes()
         running = [begin(turns, f"{kills}", component, what) for component, what in ((RESIZER, "resizer"), (EVICTOR, "evictor"))]
-        known, until = len(outcomes()), time.monotonic() + 30
+        known, until = len(outcomes()), time.monotonic() + 60
         while len(outcomes()) == known and time.monotonic() < until:
             time.sleep(0.02)
         time.sleep(chance.uniform(0.0, 0.3))  # at any point of what comes next

@@ -139,7 +139,7 @@ def home(plane: Plane) -> Iterator[World]:
     measuring.start()
     yield made
     stop.set()
-    measuring.join(10.0)
+    measuring.join(60.0)
     made.close()
 
 

@@ -74,7 +74,7 @@ def test_kubectl_shows_what_was_recommended(scene: Scene) -> None:
     scene.status.say(scene.told(), scene.said())
     assert scene.consumer.poll_once() == 1
     command = ["kubectl", "--kubeconfig", str(scene.plane.kubeconfig), "-n", scene.world.namespace, "get", "vpa", "web"]
-    head, row = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+    head, row = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     assert head.split() == ["NAME", "MODE", "CPU", "MEM", "PROVIDED", "AGE"]
     assert row.split()[:5] == ["web", "Off", "100m", "500Mi", "True"]
     assert scene.found()["status"]["observedGeneration"] == scene.found()["metadata"]["generation"]

@@ -150,7 +150,7 @@ def updating(request: pytest.FixtureRequest, plane: Plane, world: World, client:
     with made.scene.watching(lease=LEASE):
         yield made
     stop.set()
-    thread.join(15.0)
+    thread.join(60.0)
 
 
 @contextmanager

@@ -105,7 +105,7 @@ def load(hooks: Hooks, threads: int = 3) -> Iterator[list[Any]]:
     finally:
         stop.set()
         for thread in working:
-            thread.join(20.0)
+            thread.join(60.0)
 
 
 def more(seen: list[Any], count: int = 50) -> None:

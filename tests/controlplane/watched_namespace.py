@@ -52,7 +52,7 @@ def at_work(threads: WatchThreads) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10.0)
+        thread.join(60.0)
 
 
 class WatchedScene:

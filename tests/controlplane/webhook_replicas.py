@@ -58,7 +58,7 @@ class Balancer:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
+        self._thread.join(60.0)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -195,7 +195,7 @@ class Hooks:
             yield
         finally:
             stop.set()
-            thread.join(5.0)
+            thread.join(60.0)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

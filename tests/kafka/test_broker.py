@@ -30,7 +30,7 @@ def _make_topic(bootstrap: str, name: str) -> None:
 def _produce(bootstrap: str, topic: str, *values: bytes) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     for value in values:
-        producer.send(topic, value, partition=0).get(timeout=20)
+        producer.send(topic, value, partition=0).get(timeout=60)
     producer.close()
 
 

@@ -77,8 +77,8 @@ def test_a_demo_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> No
     wait_for_line(process, STARTED)
     time.sleep(3)
     process.kill()
-    process.communicate(timeout=30)
-    until = time.monotonic() + 30
+    process.communicate(timeout=60)
+    until = time.monotonic() + 60
     while left_behind(tmp_path) and time.monotonic() < until:
         time.sleep(0.2)
     assert left_behind(tmp_path) == []

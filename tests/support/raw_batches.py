@@ -104,7 +104,7 @@ def _produce(address: str, topic: str, partition: int, raw: bytes) -> int:
     head = struct.pack(">hhi", 0, 7, 1) + text("raw")
     body = struct.pack(">hhii", -1, 1, 30_000, 1) + text(topic) + struct.pack(">iii", 1, partition, len(raw)) + raw
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(struct.pack(">i", len(head + body)) + head + body)
         answer = connection.makefile("rb")
         try:

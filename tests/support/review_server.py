@@ -49,7 +49,7 @@ def serving(admission: Admission, watcher: WebhookWatcher, limits: ServerLimits 
 def connect(port: int) -> http.client.HTTPSConnection:
     """A connection that stays open."""
     context = ssl.create_default_context(cadata=_CERTIFICATE.authorities.decode())
-    return http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20.0)
+    return http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60.0)
 
 
 def ask(to: http.client.HTTPSConnection, body: bytes) -> tuple[int, bytes]:

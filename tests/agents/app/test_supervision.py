@@ -23,7 +23,7 @@ asyncio.run(stop())
 def stopped(before_stop: str, faust: str) -> tuple[int, dict[str, object]]:
     """Exit code and last line of a worker in which these hang."""
     code = START.format(before_stop=before_stop, faust=faust)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     return ended.returncode, json.loads(ended.stderr.splitlines()[-1])
 
 

@@ -305,7 +305,7 @@ def test_a_signal_ends_what_runs_with_0_and_what_has_an_end_with_its_own_code(nu
     for process in running:
         _await_handler(process)
         process.send_signal(number)
-    said = [process.communicate(timeout=30)[1] for process in running]
+    said = [process.communicate(timeout=60)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0, 128 + number]
     assert not [text for text in said if "Traceback" in text]
     assert {path.name for path in Path.cwd().iterdir()} == desk | {"rush.yaml"}

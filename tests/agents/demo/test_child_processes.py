@@ -121,7 +121,7 @@ def test_a_process_dies_when_the_one_that_started_it_is_killed() -> None:
 def test_a_process_whose_parent_is_dead_already_does_not_start() -> None:
     code = "from agents.processes import signals; signals.die_with_parent(); print('lives')"
     environment = {**os.environ, "ULLAGE_PARENT": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
 
 

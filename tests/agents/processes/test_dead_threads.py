@@ -41,4 +41,4 @@ def test_what_a_thread_raises_on_purpose_ends_the_process_with_its_own_sentence(
 
 def _run(error: str) -> subprocess.CompletedProcess[str]:
     script = SCRIPT.format(error=error)
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)

@@ -26,7 +26,7 @@ sys.exit(cli.run(["source", "remote-write", *sys.argv[1:]]))
 
 def status_of(port: int) -> int:
     """What a request of nothing is answered; 0 while nobody listens."""
-    to = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    to = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         to.request("POST", "/v1/metrics", b"{}", {"Content-Type": "application/json"})
         return to.getresponse().status

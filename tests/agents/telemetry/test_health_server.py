@@ -26,7 +26,7 @@ def server(reasons: list[str]) -> Iterator[HealthServer]:
 
 
 def _get(server: HealthServer, path: str) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()

@@ -107,7 +107,7 @@ def test_a_fetch_that_dies_half_way_leaves_nothing_in_the_cache(tmp_path: Path) 
 
 
 def test_two_first_starts_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=60)
 
     def slow(name: str) -> Callable[[str, Path], Path]:
         def fetch(coordinates: str, into: Path) -> Path:
@@ -121,7 +121,7 @@ def test_two_first_starts_at_once_do_not_disturb_each_other(tmp_path: Path) -> N
     for start in starts:
         start.start()
     for start in starts:
-        start.join(20)
+        start.join(60)
     assert _read(tmp_path / "kafka-1") == ALL
 
 

