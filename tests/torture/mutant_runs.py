@@ -31,7 +31,8 @@ WORKER_RUNS = (("skip-sample",), ("drop-decision", "raise-once"))
 def worker_run(seed: int, mutants: tuple[str, ...]) -> TortureOptions:
     """Only workers are hurt, and only by kills, stops and clocks; there are no consumers."""
     return replace(
-        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tears=0, clusters=False, worker_mutants=mutants, minimum=()
+        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tears=0, clusters=False, worker_mutants=mutants,
+        minimum=(("recoveries", 1),),
     )  # fmt: skip
 
 

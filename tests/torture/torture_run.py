@@ -19,6 +19,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
 from tests.support import ticks
+from tests.support.slow_machines import SLOWER
 from tests.torture import fast_pipeline_settings, faulty_worker, kafka_topics, recomputation
 from tests.torture.consumer_blows import ConsumerBlows
 from tests.torture.generated_load import Clock, Load, keep_sending
@@ -79,7 +80,8 @@ class Run:
 
     async def hurt(self) -> None:
         """The torture itself, once all is at work: workers, clocks and broker on one side, consumers on the other."""
-        until = time.monotonic() + STARTING
+        # What is killed before it has a checkpoint begins anew, and that shows nothing.
+        until = time.monotonic() + SLOWER * STARTING
         while time.monotonic() < until and (not self.fleet.recovered or None in await self._marks()):
             await self.fleet.rest(1.0)
         await self._peace()
