@@ -7,7 +7,7 @@ wait for a pause, plans that expire while nobody is there, a pause at work, and 
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -96,8 +96,8 @@ class MutantWorld:
         self.at_work = True
         self._begin()
 
-    def run(self) -> tuple[Counter[str], list[str]]:
-        """Live through everything; figures, and what is wrong."""
+    def run(self, is_enough: Callable[[list[str]], bool]) -> tuple[Counter[str], list[str]]:
+        """Live through everything; figures, and what is wrong. Ends early where what is wrong up to then `is_enough`."""
         operator = OperatorLog(LogContext.of(self.log, self.topics, NAME))
         operator.publish(*policies(NAME, START), allowed(NAME, START, paused=False))
         world = SimulatedWorld(self._advance, [self._consume])
@@ -106,32 +106,43 @@ class MutantWorld:
             rounds = simulate(
                 LogContext.of(self.log, self.topics, NAME), fast_pipeline_settings.stages(self.topics.partitions), world, grid
             )
-            self._live(rounds, LIVES)
-            self.to_freeze = True
-            self._live(rounds, 30)
-            self.at_work = False
-            self._live_until_planned(rounds)
-            self._pause(operator)
-            self.at_work = True
-            self._live(rounds, 10)
-            self._resume(operator)
-            self._live(rounds, 30)
-            self._pause(operator)
-            self._live(rounds, 20)
-            self._resume(operator)
-            self.at_work = False
-            self._live(rounds, LONG)
-            self.at_work = True
-            self._begin()
-            self._live(rounds, LONG)
-            self.at_work = False
-            self._live_until_planned(rounds)
-            # Nothing new is planned from here on, so whoever acts afterwards acts on a plan that has expired.
-            self.history.off_since = self.now.timestamp()
-            operator.publish(*policies(NAME, self.now, off=True))
-            self._live(rounds, LONG)
-            self.at_work = True
-            self._live(rounds, 5)
+            for _ in self._chapters(rounds, operator):
+                figures, wrong = self._verdict()
+                if is_enough(wrong):
+                    break
+        return figures, wrong
+
+    def _chapters(self, rounds: Iterator[SimulatedRound], operator: OperatorLog) -> Iterator[None]:
+        """All that happens, one after the other."""
+        for _ in range(5):
+            yield from self._chapter(rounds, LIVES // 5)
+        self.to_freeze = True
+        yield from self._chapter(rounds, 30)
+        self.at_work = False
+        self._live_until_planned(rounds)
+        self._pause(operator)
+        self.at_work = True
+        yield from self._chapter(rounds, 10)
+        self._resume(operator)
+        yield from self._chapter(rounds, 30)
+        self._pause(operator)
+        yield from self._chapter(rounds, 20)
+        self._resume(operator)
+        self.at_work = False
+        self._live(rounds, LONG)
+        self.at_work = True
+        self._begin()
+        yield from self._chapter(rounds, LONG)
+        self.at_work = False
+        self._live_until_planned(rounds)
+        # Nothing new is planned from here on, so whoever acts afterwards acts on a plan that has expired.
+        self.history.off_since = self.now.timestamp()
+        operator.publish(*policies(NAME, self.now, off=True))
+        self._live(rounds, LONG)
+        self.at_work = True
+        yield from self._chapter(rounds, 5)
+
+    def _verdict(self) -> tuple[Counter[str], list[str]]:
         records = [r for name in cluster_verdict.READ for r in self.log.poll({(self.topics.wire(name), 0): 0}, limit=10**9)]
         kills = self._kills()
         figures, wrong = cluster_verdict.verdict(self.cluster, records, self.codec, self.history)
@@ -193,6 +204,10 @@ class MutantWorld:
     def _live(rounds: Iterator[SimulatedRound], count: int) -> None:
         for _ in islice(rounds, count):
             pass
+
+    def _chapter(self, rounds: Iterator[SimulatedRound], count: int) -> Iterator[None]:
+        self._live(rounds, count)
+        yield
 
     def _live_until_planned(self, rounds: Iterator[SimulatedRound]) -> None:
         """Until there are a resize and an eviction that nobody has carried out, for a pause to forbid."""
