@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from streams.log.record_format import MOST_RECORDS
 from tests.bench import (
     hostile_batches,
     hostile_nodes,
@@ -76,9 +77,10 @@ def test_a_pass_of_the_updater(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.values) == 4
 
 
-def test_the_partition_that_carries_a_clusters_acts() -> None:
+def test_the_partition_that_carries_a_clusters_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_partition, "MINUTES", 1)
     found = Figures()
-    one_partition.measure(found.put, 2_000)
+    one_partition.measure(found.put, 1_000)
     assert len(found.values) == 5
     assert min(found.values.values()) > 0
 
@@ -102,7 +104,8 @@ def test_a_cluster_in_steady_state() -> None:
     assert found.values
 
 
-def test_hostile_objects_of_nodes() -> None:
+def test_hostile_objects_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile_nodes, "LOOKS", 3)
     took = [hostile_nodes.affinity(20, 2), hostile_nodes.volumes(20)]
     assert min(took) >= 0
 
@@ -114,10 +117,13 @@ def test_hostile_objects_of_a_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.values) >= len(hostile_tenant.CASES)
 
 
-def test_hostile_batches() -> None:
+def test_hostile_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The other two take half a minute to make; what they are read as is held by test_malformed_batches.
+    quick = {name: case for name, case in hostile_batches.CASES.items() if case[1] in {1, MOST_RECORDS}}
+    monkeypatch.setattr(hostile_batches, "CASES", quick)
     found = Figures()
     hostile_batches.measure(found.put, 10_000)
-    assert len(found.values) == len(hostile_batches.CASES)
+    assert len(found.values) == len(quick) == 8
 
 
 @pytest.mark.parametrize("version", [1, 2])
