@@ -4,6 +4,7 @@ One type names them all, so that code that carries out, guards or explains decis
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from urllib.parse import quote
 
@@ -68,3 +69,17 @@ class Subject:
         """As sentences name it: `pod 'shop/cart-7f9c-x2'`."""
         what = self.object_kind or self.kind.value.replace("-", " ")
         return f"{what} '{self.namespace}/{self.name}'" if self.namespace else f"{what} '{self.name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringDecision:
+    """A decision that is carried out until it expires, or not at all."""
+
+    id: str
+    at: datetime
+    expires: datetime
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires

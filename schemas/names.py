@@ -5,6 +5,8 @@ workload is keyed by it. Everything that is decided for a cluster as a whole is 
 """
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
 
 from schemas.units import Bytes, Cores
 
@@ -76,3 +78,25 @@ class Place:
         except ValueError:
             msg = f"a place in the log is 'topic:partition:offset', not '{text}'"
             raise ValueError(msg) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    """An event about an object of a namespace: when it was so, and which object."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedObjectEvent(ObjectEvent):
+    """One about an object of the kind `KIND`, which stands in the key."""
+
+    KIND: ClassVar[str]
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/Kind/name`, the record key."""
+        return f"{self.cluster}/{self.namespace}/{self.KIND}/{self.name}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from schemas.decision_subjects import Subject
+from schemas.decision_subjects import ExpiringDecision, Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import PodName
 from schemas.units import Seconds
@@ -34,64 +34,42 @@ class RemovalReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleUpPlanned:
-    """Let a group grow from `before` to `after` nodes, for so many `pods`, some of which are named in `examples`."""
+class NodeGroupPlan(ExpiringDecision):
+    """Give a group `after` nodes instead of `before`."""
 
-    id: str
-    at: datetime
-    expires: datetime
     cluster: str
     group: str
     before: int
     after: int
+
+    @property
+    def subject(self) -> Subject:
+        """The group."""
+        return Subject.of_node_group(self.cluster, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpPlanned(NodeGroupPlan):
+    """Let a group grow from `before` to `after` nodes, for so many `pods`, some of which are named in `examples`."""
+
     pods: int
     examples: tuple[str, ...]
     expander: str
     because: Because
 
-    @property
-    def subject(self) -> Subject:
-        """The group."""
-        return Subject.of_node_group(self.cluster, self.group)
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
-
 
 @dataclass(frozen=True, slots=True)
-class SizeCorrectionPlanned:
+class SizeCorrectionPlanned(NodeGroupPlan):
     """Let a group want `after` nodes instead of `before`, because its cloud did not deliver the others."""
 
-    id: str
-    at: datetime
-    expires: datetime
-    cluster: str
-    group: str
-    before: int
-    # What the log knows to exist. Whoever carries it out looks again, and lowers no size below what is there then.
-    after: int
+    # `after` is what the log knows to exist. Whoever carries it out looks again, and lowers no size below what is there then.
     because: Because
-
-    @property
-    def subject(self) -> Subject:
-        """The group."""
-        return Subject.of_node_group(self.cluster, self.group)
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRemovalPlanned:
+class NodeRemovalPlanned(ExpiringDecision):
     """Drain one node and terminate its instance. `node` is empty where the instance never became one."""
 
-    id: str
-    at: datetime
-    expires: datetime
     cluster: str
     node: str
     node_uid: str
@@ -111,19 +89,11 @@ class NodeRemovalPlanned:
         """The node, or the instance that never became one."""
         return Subject.of_node(self.cluster, self.node or self.instance, self.node_uid)
 
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
-
 
 @dataclass(frozen=True, slots=True)
-class SoftTaintPlanned:
+class SoftTaintPlanned(ExpiringDecision):
     """Set the taint that makes the scheduler prefer other nodes, because this one may go soon; or remove it."""
 
-    id: str
-    at: datetime
-    expires: datetime
     cluster: str
     node: str
     node_uid: str
@@ -135,19 +105,11 @@ class SoftTaintPlanned:
         """The node."""
         return Subject.of_node(self.cluster, self.node, self.node_uid)
 
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
-
 
 @dataclass(frozen=True, slots=True)
-class BufferStatusPlanned:
+class BufferStatusPlanned(ExpiringDecision):
     """Let a CapacityBuffer show for how many pods nodes are to have room, or, unless it is `ready`, why for none."""
 
-    id: str
-    at: datetime
-    expires: datetime
     cluster: str
     namespace: str
     name: str
@@ -166,11 +128,6 @@ class BufferStatusPlanned:
     def subject(self) -> Subject:
         """The buffer."""
         return Subject.of_object(self.cluster, "CapacityBuffer", self.namespace, self.name, self.uid)
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,15 +204,13 @@ class OfferedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpanderAsked:
+class ExpanderAsked(ExpiringDecision):
     """Ask the configured server which of these groups should grow. Its answer is the outcome, in `ActionFinished.groups`.
 
     Nothing is changed by that, so it is done in every mode.
     """
 
-    id: str
-    at: datetime
-    expires: datetime  # After it the scaler decides without an answer.
+    # After it expires, the scaler decides without an answer.
     cluster: str
     groups: tuple[OfferedGroup, ...]
     pods: tuple[OfferedPods, ...]
@@ -265,11 +220,6 @@ class ExpanderAsked:
     def subject(self) -> Subject:
         """The whole cluster."""
         return Subject.of_object(self.cluster, "Cluster", "", self.cluster)
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which the server may be asked."""
-        return self.expires
 
 
 # Why nodes and waiting pods are left as they are: the codes of `ScaleRefused`, beside those of nodes that stay.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from schemas.decision_subjects import Subject
+from schemas.decision_subjects import ExpiringDecision, Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Workload
 from schemas.policies.vpa import TargetRef
@@ -62,12 +62,9 @@ class HpaConditions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicasPlanned:
+class ReplicasPlanned(ExpiringDecision):
     """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it."""
 
-    id: str
-    at: datetime
-    expires: datetime
     workload: Workload
     ehpa: str
     uid: str
@@ -89,11 +86,6 @@ class ReplicasPlanned:
     def subject(self) -> Subject:
         """The workload."""
         return Subject.of_workload(self.workload)
-
-    @property
-    def void_after(self) -> datetime:
-        """The last moment at which it may be carried out."""
-        return self.expires
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,23 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.facts.scheduled_pods import PodShapeSeen
-from schemas.names import Amounts
+from schemas.names import Amounts, ObjectEvent
 from schemas.units import Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChanged:
-    """A node joined or changed. `allocatable` is what it has for pods; `schedulable` is false while it is cordoned."""
+class NodeEvent:
+    """A fact about a node."""
 
     at: datetime
     cluster: str
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged(NodeEvent):
+    """A node joined or changed. `allocatable` is what it has for pods; `schedulable` is false while it is cordoned."""
+
     allocatable: Amounts
     ready: bool = True
     schedulable: bool = True
@@ -28,12 +34,8 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRemoved:
+class NodeRemoved(NodeEvent):
     """A node is gone from the cluster."""
-
-    at: datetime
-    cluster: str
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,9 @@ class NodeTaint:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDetailsChanged:
+class NodeDetailsChanged(NodeEvent):
     """A node joined or changed, with all that decides which pods it takes and whether it may go."""
 
-    at: datetime
-    cluster: str
-    node: str
     uid: str
     created: datetime
     provider_id: str = ""
@@ -69,12 +68,8 @@ class NodeDetailsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDetailsRemoved:
+class NodeDetailsRemoved(NodeEvent):
     """A node whose details were published is gone."""
-
-    at: datetime
-    cluster: str
-    node: str
 
 
 # Facts about what the nodes of a cluster come from and are kept for.
@@ -96,12 +91,18 @@ class NodeTemplateSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGroupSeen:
-    """A group that is ours to scale, new or changed."""
+class NodeGroupEvent:
+    """A fact about a group that nodes come from."""
 
     at: datetime
     cluster: str
     group: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroupSeen(NodeGroupEvent):
+    """A group that is ours to scale, new or changed."""
+
     least: int
     most: int
     desired: int
@@ -126,21 +127,14 @@ class NodeGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGroupGone:
+class NodeGroupGone(NodeGroupEvent):
     """A group is gone, or no longer ours to scale."""
-
-    at: datetime
-    cluster: str
-    group: str
 
 
 @dataclass(frozen=True, slots=True)
-class NodeInstanceSeen:
+class NodeInstanceSeen(NodeGroupEvent):
     """An instance of a group, new or changed. `lifecycle` and `health` are the cloud's words."""
 
-    at: datetime
-    cluster: str
-    group: str
     instance: str
     provider_id: str
     zone: str = ""
@@ -154,22 +148,16 @@ class NodeInstanceSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeInstanceGone:
+class NodeInstanceGone(NodeGroupEvent):
     """An instance no longer belongs to its group."""
 
-    at: datetime
-    cluster: str
-    group: str
     instance: str
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingActivityFailed:
+class ScalingActivityFailed(NodeGroupEvent):
     """The cloud could not start an instance of a group. Code, message, zone and type are the cloud's, where known."""
 
-    at: datetime
-    cluster: str
-    group: str
     activity: str
     code: str
     message: str = ""
@@ -199,13 +187,9 @@ class InstanceInterruptionNoticed:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpanderPrioritiesSeen:
+class ExpanderPrioritiesSeen(ObjectEvent):
     """The ConfigMap of the priority expander, new or changed."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
     # By priority, patterns for the names of groups, both as written in the ConfigMap.
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Why the ConfigMap cannot be read as such a list, as a sentence.
@@ -213,13 +197,8 @@ class ExpanderPrioritiesSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpanderPrioritiesGone:
+class ExpanderPrioritiesGone(ObjectEvent):
     """The ConfigMap is gone."""
-
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
 
 
 ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
@@ -244,13 +223,9 @@ class BufferShown:
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityBufferSeen:
+class CapacityBufferSeen(ObjectEvent):
     """A buffer, new or changed, with the PodTemplate that it names, or the workload whose pods it is like."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
     uid: str
     strategy: str = ""
     template_name: str = ""  # Of the PodTemplate, as is the generation.
@@ -269,10 +244,5 @@ class CapacityBufferSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityBufferGone:
+class CapacityBufferGone(ObjectEvent):
     """A buffer is gone."""
-
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str

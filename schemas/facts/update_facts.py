@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery, PodShapeSeen
+from schemas.names import KeyedObjectEvent, ObjectEvent
 from schemas.policies.scaling import UtilizationMetric
 
 
@@ -24,23 +25,15 @@ class WebhookLeaseSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class HpaTargetChanged:
+class HpaTargetChanged(KeyedObjectEvent):
     """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
+    KIND = "HorizontalPodAutoscaler"
     kind: str
     target: str
     resources: tuple[str, ...] = ()
     # The metrics among them that are shares of requests, which move when requests change.
     utilizations: tuple[UtilizationMetric, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
-        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"
 
     @property
     def workload(self) -> str:
@@ -49,18 +42,10 @@ class HpaTargetChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class HpaTargetRemoved:
+class HpaTargetRemoved(KeyedObjectEvent):
     """An HPA is gone."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
-        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"
+    KIND = "HorizontalPodAutoscaler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +61,22 @@ class QuotaScope:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceQuotaChanged:
+class ResourceQuotaChanged(KeyedObjectEvent):
     """A quota was made or changed, or pods came or went. A pod counts if it meets all `scopes`."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
+    KIND = "ResourceQuota"
     # As the quota's status has it, for that is what the API server judges by. Only resources of pods are in it, by the names that
     # quotas have for them: pods, count/pods, cpu, limits.memory and their like.
     hard: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
     scopes: tuple[QuotaScope, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/ResourceQuota/name`."""
-        return f"{self.cluster}/{self.namespace}/ResourceQuota/{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
-class ResourceQuotaRemoved:
+class ResourceQuotaRemoved(KeyedObjectEvent):
     """A quota is gone, or counts no pods any more."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/ResourceQuota/name`."""
-        return f"{self.cluster}/{self.namespace}/ResourceQuota/{self.name}"
+    KIND = "ResourceQuota"
 
 
 NAMESPACE, SERVICE_ACCOUNT = "Namespace", "ServiceAccount"
@@ -185,13 +154,9 @@ class ReplicaControllerRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class PodDisruptionBudgetChanged:
+class PodDisruptionBudgetChanged(ObjectEvent):
     """A budget was made or changed. `allowed`: how many of its pods may be disrupted now; a selector that is None takes none."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
     selector: LabelQuery | None
     allowed: int = 0
     healthy: int = 0
@@ -200,13 +165,8 @@ class PodDisruptionBudgetChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PodDisruptionBudgetRemoved:
+class PodDisruptionBudgetRemoved(ObjectEvent):
     """A budget is gone."""
-
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
 
 
 ObjectChanged = (

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from schemas.names import KeyedObjectEvent
 from schemas.policies.control import Author
 from schemas.policies.scaling import (
     AlgorithmOptions,
@@ -25,13 +26,10 @@ def ehpa_key(cluster: str, namespace: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EhpaChanged:
+class EhpaChanged(KeyedObjectEvent):
     """An EHPA was made or changed: all of its spec, its labels and those annotations that people write."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
+    KIND = EHPA_KIND
     created: datetime
     target_ref: TargetRef | None = None
     max_replicas: int | None = None
@@ -54,11 +52,6 @@ class EhpaChanged:
     queries: Mapping[str, str] = field(default_factory=dict)
     by: Author | None = None
     """Who changed its spec last; None where the object does not say."""
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return ehpa_key(self.cluster, self.namespace, self.name)
 
     @property
     def target(self) -> str:
@@ -95,18 +88,10 @@ class EhpaChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class EhpaRemoved:
+class EhpaRemoved(KeyedObjectEvent):
     """An EHPA is gone."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return ehpa_key(self.cluster, self.namespace, self.name)
+    KIND = EHPA_KIND
 
 
 TSP_KIND = "TimeSeriesPrediction"
@@ -130,13 +115,10 @@ class PredictionMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeSeriesPredictionChanged:
+class TimeSeriesPredictionChanged(KeyedObjectEvent):
     """A TimeSeriesPrediction was made or changed: all of its spec."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
+    KIND = TSP_KIND
     created: datetime
     target_ref: TargetRef | None = None
     target_namespace: str = ""
@@ -154,11 +136,6 @@ class TimeSeriesPredictionChanged:
     """Who changed its spec last; None where the object does not say."""
 
     @property
-    def key(self) -> str:
-        """The record key."""
-        return tsp_key(self.cluster, self.namespace, self.name)
-
-    @property
     def target(self) -> str:
         """The key of its target; empty where it names none."""
         ref = self.target_ref
@@ -171,15 +148,7 @@ class TimeSeriesPredictionChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeSeriesPredictionRemoved:
+class TimeSeriesPredictionRemoved(KeyedObjectEvent):
     """A TimeSeriesPrediction is gone."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return tsp_key(self.cluster, self.namespace, self.name)
+    KIND = TSP_KIND

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 
-from schemas.names import Amounts
+from schemas.names import Amounts, KeyedObjectEvent
 
 
 class LimitType(StrEnum):
@@ -28,31 +27,15 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitRangeChanged:
+class LimitRangeChanged(KeyedObjectEvent):
     """A LimitRange object was made or changed. Entries of other types than those of LimitType are left out."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
+    KIND = "LimitRange"
     limits: tuple[Limit, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/LimitRange/name`, the record key."""
-        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class LimitRangeRemoved:
+class LimitRangeRemoved(KeyedObjectEvent):
     """A LimitRange object is gone."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """`cluster/namespace/LimitRange/name`, the record key."""
-        return f"{self.cluster}/{self.namespace}/LimitRange/{self.name}"
+    KIND = "LimitRange"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.names import ObjectEvent
 from schemas.policies.control import Author
 from schemas.policies.vertical import ContainerPolicy, StartupBoost, UpdateMode
 from schemas.units import Seconds
@@ -70,13 +71,9 @@ class EvictionRequirement:
 
 
 @dataclass(frozen=True, slots=True)
-class VpaChanged:
+class VpaChanged(ObjectEvent):
     """A VerticalPodAutoscaler object was created or changed: all of its spec, and its target as the source resolved it."""
 
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
     created: datetime
     target_ref: TargetRef | None = None
     # The target's, resolved by the source; None when it could not be, and then `unsupported` says why.
@@ -123,13 +120,8 @@ class VpaChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class VpaRemoved:
+class VpaRemoved(ObjectEvent):
     """A VerticalPodAutoscaler object is gone."""
-
-    at: datetime
-    cluster: str
-    namespace: str
-    name: str
 
     @property
     def key(self) -> str:
