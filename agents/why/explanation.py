@@ -88,7 +88,7 @@ class _Search:
             return self._workload(query)
         # Before its admission, for what people ask of a pod that waits for a node is why it waits.
         record = record or node_decisions.about_waiting_pod(query, self.mentioning, self.codec.decode_or_none)
-        record = record or self._by_pod(query)
+        record = record or self._newest_of_pod(query, "pod-updates", (ResizePlanned, EvictionPlanned, UpdateRefused))
         if record is None and (admitted := self._by_admission(query)) is not None:
             return admitted
         record = record or self._newest_of_pod(query, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(query)
@@ -187,10 +187,6 @@ class _Search:
                 return self._by_id(event.decision) if isinstance(event, ActionFinished | StatusWritten) else None
         return None
 
-    def _by_pod(self, query: str) -> Record | None:
-        """The pod's update with the newest turn; the last one in the log if there are several."""
-        return self._newest_of_pod(query, "pod-updates", (ResizePlanned, EvictionPlanned, UpdateRefused))
-
     def _newest_of_pod(self, query: str, topic: str, kinds: tuple[type[_OfPod], ...]) -> Record | None:
         newest: tuple[datetime, Record] | None = None
         for record in self.mentioning(_name_in_json(query), topic):
@@ -271,7 +267,7 @@ class _Search:
         if record is None:
             return ExplainedRecord("record", None, place, gone=gone)
         try:
-            event, causes = self.codec.decode(record), _no_repeats(event_codec.causes(record))
+            event, causes = self.codec.decode(record), tuple(dict.fromkeys(event_codec.causes(record)))
         except BadRecord as error:
             return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
         # A recommendation rests on scrapes of many workloads, of which only its own matters from here on.
@@ -329,14 +325,10 @@ class _Search:
         # Again by record: the reader skips whole batches that lack the text.
         return (record for record in records if wanted in (record.value or b""))
 
-    def _partitions(self, wire: str) -> int:
-        """How many partitions a topic has; none in a log that is older than the topic."""
-        return self.topics.partitions if has_topic(self.log, wire) else 0
-
     def _records_of(self, name: str, turn: datetime) -> Iterator[Record]:
         """The records of a topic in each partition from a turn on up to the first after it."""
         wire = self.topics.wire(name)
-        for p in range(self._partitions(wire)):
+        for p in range(self.topics.partitions if has_topic(self.log, wire) else 0):
             start = log_range.offset_at(self.log, wire, p, turn)
             for record in reverse_log_reader.between(self.log, wire, p, start, self.log.end(wire, p)):
                 if log_range.event_time_ms(record) > to_ms(turn):
@@ -365,10 +357,6 @@ def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
         by_topic.setdefault(cause.topic, []).append(cause)
     latest = {cause for places in by_topic.values() for cause in places[-WIDEST:]}
     return tuple(cause for cause in causes if cause in latest)
-
-
-def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
-    return tuple(dict.fromkeys(places))
 
 
 def _may_be_outcome(text: str) -> bool:

@@ -191,14 +191,10 @@ class Listener:
         for task in self._tasks:
             task.cancel()
 
-    def connection_of(self, protocol: object) -> GuardedConnection | None:
-        """The connection that aiohttp's protocol serves; None if it is gone."""
-        return self._by_protocol.get(protocol)
-
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[GuardedConnection | None]:
         """While a request is answered, which may take long, its connection is over no time. None: it is gone."""
-        connection = self.connection_of(request.protocol)
+        connection = self._by_protocol.get(request.protocol)
         if connection is None:
             yield None
             return

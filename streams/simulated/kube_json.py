@@ -235,7 +235,7 @@ class SchedulingChanges:
             self._looked = True
             # at each look: what a budget allows changes with every pod
             seen += [
-                ("poddisruptionbudgets", dict(self._budget(deployment)))
+                ("poddisruptionbudgets", dict(budget_json(deployment, self._cluster.allowed_disruptions(deployment))))
                 for deployment in self._cluster.deployments
                 if deployment.keep
             ]
@@ -265,6 +265,3 @@ class SchedulingChanges:
                 wanted = max(self._cluster.wanted(pod.deployment), 1)
                 seen.append(("replicasets", dict(replica_set_json(pod.deployment, pod.replica_set, wanted))))
             seen.append(("pods", dict(pod_json(describe_pod(self._cluster.name, pod), pod))))
-
-    def _budget(self, deployment: SimulatedDeployment) -> Json:
-        return dict(budget_json(deployment, self._cluster.allowed_disruptions(deployment)))

@@ -161,7 +161,7 @@ class SimulatedAws:
 
     def _join(self, instance: SimulatedInstance, now: int) -> None:
         # the number of the instance is unique, so a node's name never comes again
-        instance.node = f"{instance.group.name}-{self._born_number(instance)}"
+        instance.node = f"{instance.group.name}-{int(instance.id.removeprefix('i-'), 16)}"
         size, spec = self.sizes[instance.group.name], instance.group
         node = SimulatedNode(
             instance.node,
@@ -173,10 +173,6 @@ class SimulatedAws:
             provider_id=instance.provider_id,
         )
         self._nodes.join(node, datetime.fromtimestamp(now, UTC))
-
-    @staticmethod
-    def _born_number(instance: SimulatedInstance) -> int:
-        return int(instance.id.removeprefix("i-"), 16)
 
     @staticmethod
     def _fail(state: _GroupState, now: int) -> None:

@@ -291,7 +291,7 @@ def _proposed(
     ready, missing, ignored = counts
     held_back = ignored > 0 and ratio > 1.0
     if not missing and not held_back:
-        return proposal if scene.near(ratio) else _with(proposal, ratio * ready)
+        return proposal if scene.near(ratio) else ReplicaProposal(_count(ratio * ready), proposal.usage, proposal.utilization)
     # What is only assumed of some pods must not turn the direction that the others show.
     turned = (ratio < 1.0 < corrected) or (ratio > 1.0 > corrected)
     if scene.near(corrected) or turned:
@@ -332,10 +332,6 @@ def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> Repli
     usage = value if value == MOST_MILLI else math.ceil(value / scene.there)
     near = scene.near(value / (target * scene.there))
     return ReplicaProposal(scene.there if near else _count(value / target), usage)
-
-
-def _with(proposal: ReplicaProposal, replicas: float) -> ReplicaProposal:
-    return ReplicaProposal(_count(replicas), proposal.usage, proposal.utilization)
 
 
 def _count(replicas: float) -> int:

@@ -172,7 +172,7 @@ def accepted(pod: QuotaPod, wanted: Sequence[SetAmounts], rules: Callable[[bool]
         return Accepted(tuple(wanted), {})
     # Shares of a LimitRange on pods are whole bytes, rounded down, so that their sum may be a few bytes short of its least
     # amount.
-    rounded = _rounded_up(wanted)
+    rounded = [(_one_more(requests), _one_more(limits)) for requests, limits in wanted]
     if worse(pod, _with(pod, rounded, all_of_it), namespace_rules) is None:
         return Accepted(tuple(rounded), {})
     shares, held = {}, {}
@@ -202,11 +202,6 @@ def _share(pod: QuotaPod, wanted: Sequence[SetAmounts], resource: str, rules: Ru
         else:
             high, fault = middle, refused
     return low, fault
-
-
-def _rounded_up(wanted: Sequence[SetAmounts]) -> list[SetAmounts]:
-    """The same with a byte more of memory in each container."""
-    return [(_one_more(requests), _one_more(limits)) for requests, limits in wanted]
 
 
 def _one_more(amounts: Resources) -> Resources:

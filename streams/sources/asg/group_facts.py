@@ -52,7 +52,7 @@ def group_seen(  # noqa: PLR0913  # what is known of a group, by keyword
         zones=group.zones,
         instance_types=_types(group, launch),
         options=_options(group.tags),
-        spot=_spot(group, launch),
+        spot=(group.mixed is not None and group.mixed.spot) or (launch.template is not None and launch.template.spot),
         launch_version=launch.version,
         own_versions=launch.own_versions,
         suspended=group.suspended,
@@ -108,10 +108,6 @@ def _types(group: AutoScalingGroup, launch: LaunchDetails) -> tuple[str, ...]:
     # As AWS decides: a launch configuration excludes a template, and demands count only where no type is named.
     first = launch.configured or (launch.template.instance_type if launch.template is not None else "") or launch.fitting
     return (first,) if first else ()
-
-
-def _spot(group: AutoScalingGroup, launch: LaunchDetails) -> bool:
-    return (group.mixed is not None and group.mixed.spot) or (launch.template is not None and launch.template.spot)
 
 
 def _options(tags: Mapping[str, str]) -> dict[str, str]:

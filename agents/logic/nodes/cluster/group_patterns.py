@@ -75,7 +75,7 @@ def learn(
 ) -> LearnedPattern | None:
     """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node."""
     # Once the group starts its nodes from something else, what was learned is void.
-    valid = known is not None and _same_launch(fact, known)
+    valid = known is not None and (fact.launch_version, fact.template) == (known.launch_version, known.template)
     if newest is None:
         return known if valid else None
     node, instance = newest[0].fact, newest[1]
@@ -110,10 +110,6 @@ def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
 
 def _age(node: NodeDetailsChanged) -> tuple[object, str]:
     return node.created, node.node
-
-
-def _same_launch(fact: NodeGroupSeen, known: LearnedPattern) -> bool:
-    return (fact.launch_version, fact.template) == (known.launch_version, known.template)
 
 
 def _as_template(node: NodeDetailsChanged) -> NodeTemplateSeen:

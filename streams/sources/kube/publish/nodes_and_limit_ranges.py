@@ -27,18 +27,13 @@ def node_changed(node: NodeObject, cluster: str, at: datetime) -> NodeChanged:
     )
 
 
-def node_removed(published: NodeChanged, at: datetime) -> NodeRemoved:
-    """The fact that a node is gone, from what was last published about it."""
-    return NodeRemoved(at, published.cluster, published.node)
-
-
 class NodePublisher:
     """Every node of a cluster."""
 
     def __init__(self, publisher: Publisher, cluster: str) -> None:
         self._cluster, self._at = cluster, datetime.min  # noqa: DTZ901  # before anything was seen
         self._nodes: PublishedFacts[NodeChanged] = PublishedFacts(
-            publisher.publish, lambda node: publisher.publish(node_removed(node, self._at))
+            publisher.publish, lambda node: publisher.publish(NodeRemoved(self._at, node.cluster, node.node))
         )
 
     def restore(self, published: PublishedState, at: datetime) -> None:
@@ -88,11 +83,6 @@ def limit_range_changed(limit_range: LimitRangeObject, cluster: str, at: datetim
     return LimitRangeChanged(at, cluster, limit_range.metadata.namespace, limit_range.metadata.name, limits)
 
 
-def limit_range_removed(published: LimitRangeChanged, at: datetime) -> LimitRangeRemoved:
-    """The policy that a limit range is gone, from what was last published about it."""
-    return LimitRangeRemoved(at, published.cluster, published.namespace, published.name)
-
-
 def _limit(item: LimitRangeItem) -> Limit:
     return Limit(
         LimitType(item.type),
@@ -114,7 +104,8 @@ class LimitRangePublisher:
     def __init__(self, publisher: Publisher, cluster: str) -> None:
         self._cluster, self._at = cluster, datetime.min  # noqa: DTZ901  # before anything was seen
         self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish, lambda limit: publisher.publish(limit_range_removed(limit, self._at))
+            publisher.publish,
+            lambda limit: publisher.publish(LimitRangeRemoved(self._at, limit.cluster, limit.namespace, limit.name)),
         )
 
     def restore(self, published: PublishedState, at: datetime) -> None:

@@ -12,7 +12,6 @@ from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.scheduling_objects import (
     ClaimObject,
-    NodeSelectorTerm,
     ScheduledPodObject,
     SelectorTermExpression,
     StorageClassObject,
@@ -354,11 +353,7 @@ def _where(volume: VolumeObject) -> list[NodeQuery]:
     if required is None:
         return [NodeQuery(zones)] if zones else []
     # Terms are alternatives and the labels of zones hold for each of them, so they go into every term.
-    return [_term(term, zones) for term in required]
-
-
-def _term(term: NodeSelectorTerm, zones: tuple[LabelDemand, ...]) -> NodeQuery:
-    return NodeQuery((*_demands(term.match_expressions), *zones), _demands(term.match_fields))
+    return [NodeQuery((*_demands(term.match_expressions), *zones), _demands(term.match_fields)) for term in required]
 
 
 def _demands(expressions: Iterable[SelectorTermExpression] | None, operator: str = "") -> tuple[LabelDemand, ...]:
