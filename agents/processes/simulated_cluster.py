@@ -27,11 +27,12 @@ from schemas import admission_notes
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery
 from schemas.facts.update_facts import (
-    ObjectChanged,
     PodDisruptionBudgetChanged,
+    PodDisruptionBudgetRemoved,
     ReplicaControllerChanged,
+    ReplicaControllerRemoved,
     ResourceQuotaChanged,
-    removal,
+    ResourceQuotaRemoved,
 )
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
@@ -72,19 +73,12 @@ class SimulatedConstraints:
     def __init__(self, cluster: SimulatedCluster, context: LogContext) -> None:
         self._cluster, self._outbox = cluster, Outbox(context)
         self._publisher = publisher = Publisher(context)
-        publish = publisher.publish_for_updates
         self._at = cluster.now
-
-        def withdraw(fact: ObjectChanged) -> None:
-            publish(removal(fact, self._at))
-
-        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(publish, withdraw)
-        self._quotas: PublishedFacts[ResourceQuotaChanged] = PublishedFacts(publish, withdraw)
-        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(publish, withdraw)
-        self._limit_ranges: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish,
-            lambda fact: publisher.publish(LimitRangeRemoved(self._at, fact.cluster, fact.namespace, fact.name)),
+        self._controllers, self._quotas, self._budgets = (
+            publisher.facts(removed, lambda: self._at, for_updates=True)
+            for removed in (ReplicaControllerRemoved, ResourceQuotaRemoved, PodDisruptionBudgetRemoved)
         )
+        self._limit_ranges: PublishedFacts[LimitRangeChanged] = publisher.facts(LimitRangeRemoved, lambda: self._at)
 
     def publish(self, at: datetime) -> None:
         """Publish what is new at this time."""

@@ -3,15 +3,15 @@
 It publishes as the kube source does, from the same objects, but polls for changes instead of watching. It reads no clock.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams import typed_json
-from streams.clients.kube.json_objects import Json, ObjectChanges
+from streams.clients.kube.json_objects import ObjectChanges
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
-from streams.clients.kube.watched_objects import ControllerObject
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
@@ -23,7 +23,13 @@ NAME = "scheduling"
 REPORT_PERIOD = timedelta(minutes=1)
 _AGAIN = timedelta(minutes=10)
 """How often to look for facts that are old enough to be published again."""
-_KINDS = (*STORAGE, "nodes", "replicasets", "pods", "poddisruptionbudgets")
+_TYPES: Mapping[str, type[KubeObject]] = {
+    "nodes": DetailedNodeObject,
+    "replicasets": ControllerObject,
+    "pods": ScheduledPodObject,
+    "poddisruptionbudgets": DisruptionBudgetObject,
+}
+_KINDS = (*STORAGE, *_TYPES)
 
 
 class SimulatedSchedulingPoller:
@@ -45,7 +51,7 @@ class SimulatedSchedulingPoller:
             self._facts.restore(PublishedState(), at)
         changes = self._look()
         for kind, item in changes.seen:
-            self._see(kind, item, at)
+            self._facts.seen("ReplicaSet" if kind == "replicasets" else "", typed_json.convert(item, _TYPES[kind]), at)
         for gone in changes.gone:
             self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), "", at)
         if not self._restored:
@@ -56,21 +62,6 @@ class SimulatedSchedulingPoller:
         self._publish_again(at)
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
         return self._outbox.flush()
-
-    def _see(self, kind: str, item: Json, at: datetime) -> None:
-        """An object is new or changed. Raises ValueError for an unknown kind."""
-        match kind:
-            case "nodes":
-                self._facts.node(typed_json.convert(item, DetailedNodeObject), at)
-            case "pods":
-                self._facts.pod(typed_json.convert(item, ScheduledPodObject), at)
-            case "poddisruptionbudgets":
-                self._facts.budget(typed_json.convert(item, DisruptionBudgetObject), at)
-            case "replicasets":
-                self._facts.controller("ReplicaSet", typed_json.convert(item, ControllerObject), at)
-            case _:
-                msg = f"'{kind}' decides nothing about scheduling"
-                raise ValueError(msg)
 
     def _publish_again(self, at: datetime) -> None:
         """Report regularly that this source is running, and publish old facts again."""

@@ -37,7 +37,7 @@ from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
 from streams.sources.kube.publish.cluster_control import ClusterControlPublisher, ControlDoor
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
-from streams.sources.kube.publish.nodes_and_limit_ranges import LimitRangePublisher, NodePublisher
+from streams.sources.kube.publish.nodes_and_limit_ranges import LIMIT_RANGES, NODES, OneKindPublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.policy_objects import PolicyDoor, PolicyObjectPublisher
 from streams.sources.kube.publish.publisher import NamesNothingError, Publisher, SubjectPublisher
@@ -317,9 +317,7 @@ class KubeSource:
 
     def _mark_unseen(self, kind: str, failed: WatchFailed) -> None:
         for publisher in self._publishers if failed.refused else ():
-            if isinstance(publisher, SchedulingPublisher):
-                # What waits for this kind to be listed would wait for ever.
-                publisher.refused(kind, self._now())
+            publisher.refused(kind, self._now())
         if kind in CONTROLLERS:
             self._graph.mark_unseen(CONTROLLERS[kind], failed.reason)
             self._retry_waiting()
@@ -344,7 +342,7 @@ def _publishers(context: LogContext, options: SourceOptions, publisher: Publishe
         listed.append(SchedulingPublisher(publisher, context))
     if options.replicas:
         listed.append(AutoscalerPublisher(publisher, context.cluster, options.now, options.queries))
-    listed += [NodePublisher(publisher, context.cluster), LimitRangePublisher(publisher, context.cluster)]
+    listed += [OneKindPublisher(publisher, context.cluster, kind) for kind in (NODES, LIMIT_RANGES)]
     if options.webhook is not None:
         lease = f"{options.webhook.namespace}/{options.webhook.name}"
         listed.append(UpdateConstraintPublisher(publisher, context.cluster, lease))

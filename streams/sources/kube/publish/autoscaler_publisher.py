@@ -23,7 +23,7 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject, P
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies
-from streams.sources.kube.publish.publisher import NamesNothingError, PublishedFacts, Publisher
+from streams.sources.kube.publish.publisher import NamesNothingError, PublishedFacts, Publisher, SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
 
@@ -48,21 +48,16 @@ def no_queries(ehpa: EhpaChanged) -> Mapping[str, str]:
     return {}
 
 
-class AutoscalerPublisher:
+class AutoscalerPublisher(SubjectPublisher):
     """The EHPAs, predictions and HPAs of a cluster. A target of a kind that is not watched has no scale here."""
 
     def __init__(
         self, publisher: Publisher, cluster: str, now: Callable[[], datetime], queries: MetricQueries = no_queries
     ) -> None:
         self._publisher, self._cluster, self._now, self._queries = publisher, cluster, now, queries
-        publish = publisher.publish
-        self._ehpas: PublishedFacts[EhpaChanged] = PublishedFacts(
-            publish, lambda ehpa: publish(EhpaRemoved(now(), ehpa.cluster, ehpa.namespace, ehpa.name))
-        )
-        self._predictions: PublishedFacts[TimeSeriesPredictionChanged] = PublishedFacts(
-            publish, lambda tsp: publish(TimeSeriesPredictionRemoved(now(), tsp.cluster, tsp.namespace, tsp.name))
-        )
-        self._hpas: PublishedFacts[HpaSeen] = PublishedFacts(publish, lambda hpa: publish(hpa_gone(hpa, now())))
+        self._ehpas: PublishedFacts[EhpaChanged] = publisher.facts(EhpaRemoved, now)
+        self._predictions: PublishedFacts[TimeSeriesPredictionChanged] = publisher.facts(TimeSeriesPredictionRemoved, now)
+        self._hpas: PublishedFacts[HpaSeen] = publisher.facts(HpaGone, now)
         self._scaled: dict[str, HpaSeen] = {}
         self._targets: dict[str, str] = {}
         self._scales: dict[str, ControllerScale] = {}
@@ -131,9 +126,6 @@ class AutoscalerPublisher:
             self._predictions.mark_synced()
         elif kind == HPAS.name:
             self._hpas.mark_synced()
-
-    def publish_due(self, at: datetime) -> None:
-        """Nothing waits."""
 
     def republish(self, at: datetime, older: timedelta) -> None:
         """Publish HPAs again that have not changed for so long, and EHPAs whose queries have changed with the rules."""
@@ -220,8 +212,3 @@ def hpa_seen(hpa: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
         uid=meta.uid,
         generation=meta.generation,
     )
-
-
-def hpa_gone(hpa: HpaSeen, at: datetime) -> HpaGone:
-    """The fact that it is gone, or scales another workload now."""
-    return HpaGone(at, hpa.workload, hpa.namespace, hpa.name)

@@ -25,6 +25,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
+from streams.sources.kube.publish.publisher import SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
@@ -44,7 +45,7 @@ class ControlDoor:
     why_open: Callable[[], str | None]
 
 
-class ClusterControlPublisher:
+class ClusterControlPublisher(SubjectPublisher):
     """The ClusterControl of a cluster."""
 
     # It appends by itself and not by the outbox, because the status has to say where in the log a change stands.

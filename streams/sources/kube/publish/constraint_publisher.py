@@ -28,7 +28,7 @@ from streams.clients.kube.watched_objects import (
 )
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import scheduling_facts
-from streams.sources.kube.publish.publisher import F, NamesNothingError, PublishedFacts, Publisher, alike
+from streams.sources.kube.publish.publisher import F, NamesNothingError, PublishedFacts, Publisher, SubjectPublisher, alike
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import HPAS
@@ -208,7 +208,7 @@ _OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationContr
 """The controllers that pods have and that say how many there should be."""
 
 
-class UpdateConstraintPublisher:
+class UpdateConstraintPublisher(SubjectPublisher):
     """Everything in a cluster that the updater considers besides pods and policies. `lease`: the webhook's (namespace/name)."""
 
     def __init__(self, publisher: Publisher, cluster: str, lease: str) -> None:
@@ -216,9 +216,7 @@ class UpdateConstraintPublisher:
         self._at = datetime.min  # noqa: DTZ901  # before anything was seen
         self._objects = {row.resource.name: PacedFacts(self._facts(), row.settled) for row in UPDATE_RESOURCES}
         self._controllers, self._failed = self._facts(), FailedCreations()
-        self._hpa_policies: PublishedFacts[HpaTargetChanged] = PublishedFacts(
-            publisher.publish, lambda fact: publisher.publish(HpaTargetRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
+        self._hpa_policies: PublishedFacts[HpaTargetChanged] = publisher.facts(HpaTargetRemoved, lambda: self._at)
         """The same HPAs among the policies, for stages that read no facts about pods."""
         self._renewed: datetime | None = None
         """When the Lease was last seen to be renewed, in event time."""

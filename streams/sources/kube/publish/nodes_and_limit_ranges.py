@@ -1,16 +1,20 @@
 """Nodes as facts and LimitRanges as policies, which need no look at other objects. A bad quantity is refused and quoted."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from streams.clients.kube import quantities
+from streams.clients.kube.pod_objects import ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject, LimitRangeItem, LimitRangeObject, NodeObject
 from streams.publishing.pod_facts import kept_labels
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
+from streams.sources.kube.publish.publisher import Publisher, SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 
@@ -25,52 +29,6 @@ def node_changed(node: NodeObject, cluster: str, at: datetime) -> NodeChanged:
         schedulable=not node.spec.unschedulable,
         labels=kept_labels(node.metadata.labels or {}),
     )
-
-
-class NodePublisher:
-    """Every node of a cluster."""
-
-    def __init__(self, publisher: Publisher, cluster: str) -> None:
-        self._cluster, self._at = cluster, datetime.min  # noqa: DTZ901  # before anything was seen
-        self._nodes: PublishedFacts[NodeChanged] = PublishedFacts(
-            publisher.publish, lambda node: publisher.publish(NodeRemoved(self._at, node.cluster, node.node))
-        )
-
-    def restore(self, published: PublishedState, at: datetime) -> None:
-        """As SubjectPublisher."""
-        self._at = at
-        self._nodes.restore(published.nodes)
-
-    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
-        """As SubjectPublisher."""
-        self._at = at
-        if isinstance(item, NodeObject):
-            self._nodes.upsert(item.metadata.name, node_changed(item, self._cluster, at))
-
-    def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:
-        """As SubjectPublisher."""
-        self._at = at
-        if gone.kind == "nodes":
-            self._nodes.remove(gone.name)
-
-    def unread(self, unread: ObjectUnread, _controller: str) -> None:
-        """As SubjectPublisher."""
-        if unread.kind == "nodes":
-            self._nodes.keep(unread.name)
-
-    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
-        """As SubjectPublisher."""
-        self._at = at
-        if kind == "nodes":
-            self._nodes.mark_synced()
-
-    def publish_due(self, at: datetime) -> None:
-        """Nothing waits."""
-
-    # Readers begin only hours back, so that what stands unchanged is published again.
-    def republish(self, at: datetime, older: timedelta) -> None:
-        """As SubjectPublisher."""
-        self._nodes.republish(at, older)
 
 
 _TYPES = {kind.value for kind in LimitType}
@@ -98,47 +56,73 @@ def _amounts(texts: Mapping[str, str] | None) -> Amounts:
     return Amounts() if texts is None else quantities.read_amounts(texts)
 
 
-class LimitRangePublisher:
-    """Every LimitRange of a cluster."""
+@dataclass(frozen=True, slots=True)
+class PublishedKind:
+    """Objects of one kind: how one becomes a fact or policy, what says that it is gone, and what the log has of all of them."""
 
-    def __init__(self, publisher: Publisher, cluster: str) -> None:
-        self._cluster, self._at = cluster, datetime.min  # noqa: DTZ901  # before anything was seen
-        self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish,
-            lambda limit: publisher.publish(LimitRangeRemoved(self._at, limit.cluster, limit.namespace, limit.name)),
-        )
+    kind: str
+    objects: type[KubeObject]
+    read: Callable[[Any, str, datetime], NodeChanged | LimitRangeChanged]
+    removed: type[NodeRemoved] | type[LimitRangeRemoved]
+    published: Callable[[PublishedState], Mapping[str, Any]]
+    name: str
+    """How these are named there."""
+    again: bool
+    """Whether what stands unchanged is published again, as facts are: their readers begin only hours back."""
+
+
+NODES = PublishedKind("nodes", NodeObject, node_changed, NodeRemoved, attrgetter("nodes"), "{of.name}", again=True)
+LIMIT_RANGES = PublishedKind(
+    "limitranges",
+    LimitRangeObject,
+    limit_range_changed,
+    LimitRangeRemoved,
+    attrgetter("limits"),
+    "{cluster}/{of.namespace}/LimitRange/{of.name}",
+    again=False,
+)
+
+
+class OneKindPublisher(SubjectPublisher):
+    """Every object of one kind in a cluster."""
+
+    def __init__(self, publisher: Publisher, cluster: str, kind: PublishedKind) -> None:
+        self._cluster, self._kind = cluster, kind
+        self._at = datetime.min  # noqa: DTZ901  # before anything was seen
+        self._facts = publisher.facts(kind.removed, lambda: self._at)
 
     def restore(self, published: PublishedState, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
-        self._limits.restore(published.limits)
+        self._facts.restore(self._kind.published(published))
 
     def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
-        if isinstance(item, LimitRangeObject):
-            limit = limit_range_changed(item, self._cluster, at)
-            self._limits.upsert(limit.key, limit)
+        if isinstance(item, self._kind.objects):
+            self._facts.upsert(self._name(item.metadata), self._kind.read(item, self._cluster, at))
 
     def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
-        if gone.kind == "limitranges":
-            self._limits.remove(f"{self._cluster}/{gone.namespace}/LimitRange/{gone.name}")
+        if gone.kind == self._kind.kind:
+            self._facts.remove(self._name(gone))
 
     def unread(self, unread: ObjectUnread, _controller: str) -> None:
         """As SubjectPublisher."""
-        if unread.kind == "limitranges":
-            self._limits.keep(f"{self._cluster}/{unread.namespace}/LimitRange/{unread.name}")
+        if unread.kind == self._kind.kind:
+            self._facts.keep(self._name(unread))
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""
         self._at = at
-        if kind == "limitranges":
-            self._limits.mark_synced()
-
-    def publish_due(self, at: datetime) -> None:
-        """Nothing waits."""
+        if kind == self._kind.kind:
+            self._facts.mark_synced()
 
     def republish(self, at: datetime, older: timedelta) -> None:
-        """A policy stands in the log once, however long it is in force."""
+        """As SubjectPublisher."""
+        if self._kind.again:
+            self._facts.republish(at, older)
+
+    def _name(self, of: ObjectMeta | ObjectGone | ObjectUnread) -> str:
+        return self._kind.name.format(cluster=self._cluster, of=of)

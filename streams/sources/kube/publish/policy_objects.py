@@ -36,6 +36,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
+from streams.sources.kube.publish.publisher import SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
@@ -85,7 +86,7 @@ class _Mirrored:
         return f"{POLICY_KIND}/{self.item.metadata.namespace}/{self.item.metadata.name}"
 
 
-class PolicyObjectPublisher:
+class PolicyObjectPublisher(SubjectPublisher):
     """The VerticalPolicies of a cluster. `namespaces` are the only ones watched; none means all."""
 
     # It appends by itself and not by the outbox, because a status has to say where in the log a change stands.

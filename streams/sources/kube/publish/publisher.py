@@ -5,11 +5,11 @@ when they differ from what the log has, and withdrawn when their objects are gon
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, replace
+from dataclasses import Field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -91,6 +91,11 @@ class Publisher:
                 self._to_one("quota-changes", fact, fact.key)
                 self._to_one("scheduling-changes", fact, self._context.cluster)
 
+    def facts(self, removed: type[Any], at: Callable[[], datetime], *, for_updates: bool = False) -> "PublishedFacts[Any]":
+        """Facts that `removed` ends, which names an object as they do; `at` gives the time of that."""
+        publish: Callable[..., None] = self.publish_for_updates if for_updates else self.publish
+        return PublishedFacts(publish, lambda fact: publish(withdrawal(removed, fact, at())))
+
     def size_of_policy(self, policy: ObjectPolicy) -> int:
         """The bytes of a policy's record."""
         record = self._context.codec.encode(policy, topic="policies", key=policy.key, partition=0, source=SOURCE)
@@ -133,8 +138,16 @@ def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | Scheduling
     return name[:500]
 
 
-class SubjectPublisher(Protocol):
-    """`controller` is an object's own kind, such as `ReplicaSet`, if it is a controller; empty for all others."""
+def withdrawal(removed: type[Any], fact: "ObjectFact", at: datetime) -> Any:
+    """What says since `at` that the object of a fact is gone, with the fields that both have."""
+    return removed(at=at, **{field.name: getattr(fact, field.name) for field in fields(removed) if field.name != "at"})
+
+
+class SubjectPublisher:
+    """What a publisher does where it says nothing else: nothing.
+
+    `controller` is an object's own kind, such as `ReplicaSet`, if it is a controller; empty for all others.
+    """
 
     def restore(self, published: PublishedState, at: datetime) -> None:
         """Start from what the log has, and publish what differs. Raises LogUnavailable."""
@@ -153,6 +166,9 @@ class SubjectPublisher(Protocol):
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """All of a watched kind were seen: what was published and was not seen is gone. `controllers`: all of those were, too."""
+
+    def refused(self, kind: str, at: datetime) -> None:
+        """Our account may not see a kind: what waits for it to be listed would wait for ever."""
 
     def publish_due(self, at: datetime) -> None:
         """Publish what is due by time alone, or waited for the rest of a burst."""

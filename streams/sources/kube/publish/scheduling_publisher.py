@@ -5,7 +5,7 @@ what changed meanwhile is published.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from schemas.facts.nodes import (
     ExpanderPrioritiesSeen,
     NodeDetailsChanged,
     NodeDetailsRemoved,
+    NodeEvent,
 )
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.update_facts import (
@@ -46,33 +47,31 @@ from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
 from streams.sources.kube.publish.capacity_buffers import TEMPLATED, CapacityBuffers
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
-from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
+from streams.sources.kube.publish.publisher import PublishedFacts, Publisher, SubjectPublisher, withdrawal
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
 """What says where the volumes of pods are. Pods that have some are published once all of it was listed."""
-StorageObject = ClaimObject | VolumeObject | StorageClassObject
 MOST = 1_000_000
 """Records to read back at a start."""
 _IN_NO_NAMESPACE = frozenset({"nodes", "csinodes", "namespaces"})
 
 
-@dataclass(slots=True)
-class PublishedScheduling:
-    """The newest fact about each thing in the log, by name."""
+_REMOVED: Mapping[type[Any], type[Any]] = {
+    NodeDetailsChanged: NodeDetailsRemoved,
+    PodDisruptionBudgetChanged: PodDisruptionBudgetRemoved,
+    ReplicaControllerChanged: ReplicaControllerRemoved,
+    ExpanderPrioritiesSeen: ExpanderPrioritiesGone,
+    ObjectMetadataChanged: ObjectMetadataRemoved,
+    CapacityBufferSeen: CapacityBufferGone,
+    PodPlacementChanged: PodPlacementRemoved,
+}
+"""Each fact that is published of an object, and what ends it."""
+_CHANGED = {removed: changed for changed, removed in _REMOVED.items()}
 
-    nodes: dict[str, NodeDetailsChanged] = field(default_factory=dict)
-    budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
-    controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
-    priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
-    namespaces: dict[str, ObjectMetadataChanged] = field(default_factory=dict)
-    buffers: dict[str, CapacityBufferSeen] = field(default_factory=dict)
-    pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
-    shapes: set[str] = field(default_factory=set)
 
-
-class SchedulingPublisher:
+class SchedulingPublisher(SubjectPublisher):
     """Everything in one cluster that decides which pod runs where."""
 
     def __init__(self, publisher: Publisher, context: LogContext) -> None:
@@ -88,32 +87,18 @@ class SchedulingPublisher:
         self._attachable: dict[str, Mapping[str, int]] = {}
         self._bare_nodes: dict[str, NodeDetailsChanged] = {}
         """Nodes without what their drivers say, by name."""
-        publish = publisher.publish
-        self._nodes: PublishedFacts[NodeDetailsChanged] = PublishedFacts(
-            publish, lambda node: publish(NodeDetailsRemoved(self._at, node.cluster, node.node))
-        )
-        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
-            publish, lambda fact: publish(PodDisruptionBudgetRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
-        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
-            publish, lambda fact: publish(ReplicaControllerRemoved(self._at, fact.cluster, fact.namespace, fact.kind, fact.name))
-        )
-        self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
-            publish, lambda fact: publish(ExpanderPrioritiesGone(self._at, fact.cluster, fact.namespace, fact.name))
-        )
-        self._namespaces: PublishedFacts[ObjectMetadataChanged] = PublishedFacts(
-            publish, lambda fact: publish(ObjectMetadataRemoved(self._at, fact.cluster, fact.kind, fact.namespace, fact.name))
-        )
         self._buffer_objects = CapacityBuffers(self._cluster)
-        self._buffers: PublishedFacts[CapacityBufferSeen] = PublishedFacts(
-            publish, lambda fact: publish(CapacityBufferGone(self._at, fact.cluster, fact.namespace, fact.name))
+        self._facts = {changed: publisher.facts(removed, lambda: self._at) for changed, removed in _REMOVED.items()}
+        self._pods = self._facts[PodPlacementChanged] = PublishedFacts(
+            self._publish_pod, lambda fact: publisher.publish(withdrawal(PodPlacementRemoved, fact, self._at))
         )
-        self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
+        self._nodes, self._controllers = self._facts[NodeDetailsChanged], self._facts[ReplicaControllerChanged]
+        self._buffers = self._facts[CapacityBufferSeen]
         self._simple: Mapping[str, PublishedFacts[Any]] = {
             "nodes": self._nodes,
-            "poddisruptionbudgets": self._budgets,
-            "configmaps": self._priorities,
-            "namespaces": self._namespaces,
+            "poddisruptionbudgets": self._facts[PodDisruptionBudgetChanged],
+            "configmaps": self._facts[ExpanderPrioritiesSeen],
+            "namespaces": self._facts[ObjectMetadataChanged],
         }
         """Facts that follow from one object each, by the kind of its watch."""
 
@@ -122,83 +107,34 @@ class SchedulingPublisher:
     def restore(self, _published: PublishedState, at: datetime) -> None:
         """Read back what was published before, and publish what differs. Raises LogUnavailable."""
         self._at = at
-        published = self._read()
-        self._published_shapes = published.shapes
-        self._nodes.restore(published.nodes)
-        self._budgets.restore(published.budgets)
-        self._controllers.restore(published.controllers)
-        self._priorities.restore(published.priorities)
-        self._namespaces.restore(published.namespaces)
-        self._buffers.restore(published.buffers)
-        self._pods.restore(published.pods)
+        published, self._published_shapes = self._read()
+        for changed, facts in self._facts.items():
+            facts.restore(published[changed])
 
-    def _read(self) -> PublishedScheduling:
-        published = PublishedScheduling()
+    def _read(self) -> tuple[Mapping[type[Any], Mapping[str, Any]], set[str]]:
+        """The newest fact about each thing in the log, by class and name, and the shapes that readers still have."""
+        published: dict[type[Any], dict[str, Any]] = {changed: {} for changed in _REMOVED}
+        shapes = set[str]()
         topic, partition = self._context.cluster_partition(TOPIC)
         for record in newest(self._context.log, topic, partition, MOST):
-            match self._context.codec.decode_or_none(record):
-                case PodPlacementChanged(cluster=self._cluster) as event:
-                    published.pods[event.pod.uid] = event
-                case PodPlacementRemoved(cluster=self._cluster) as event:
-                    published.pods.pop(event.pod.uid, None)
-                case PodShapeSeen(cluster=self._cluster) as event:
-                    published.shapes.add(event.shape)
-                case NodeDetailsChanged(cluster=self._cluster) as event:
-                    published.nodes[event.node] = event
-                case NodeDetailsRemoved(cluster=self._cluster) as event:
-                    published.nodes.pop(event.node, None)
-                case CapacityBufferSeen(cluster=self._cluster) as event:
-                    published.buffers[f"{event.namespace}/{event.name}"] = event
-                case CapacityBufferGone(cluster=self._cluster) as event:
-                    published.buffers.pop(f"{event.namespace}/{event.name}", None)
-                case event:
-                    self._read_object(published, event)
+            event: Any = self._context.codec.decode_or_none(record)
+            if getattr(event, "cluster", "") != self._cluster:
+                continue
+            if isinstance(event, PodShapeSeen):
+                shapes.add(event.shape)
+            elif type(event) in _REMOVED:
+                published[type(event)][_key(event)] = event
+            elif type(event) in _CHANGED:
+                published[_CHANGED[type(event)]].pop(_key(event), None)
         # Readers forget a shape with its last pod, so it must be published again for the next one.
-        published.shapes &= {pod.shape for pod in published.pods.values()}
-        return published
-
-    def _read_object(self, published: PublishedScheduling, event: object) -> None:
-        match event:
-            case PodDisruptionBudgetChanged(cluster=self._cluster):
-                published.budgets[f"{event.namespace}/{event.name}"] = event
-            case PodDisruptionBudgetRemoved(cluster=self._cluster):
-                published.budgets.pop(f"{event.namespace}/{event.name}", None)
-            case ReplicaControllerChanged(cluster=self._cluster):
-                published.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
-            case ReplicaControllerRemoved(cluster=self._cluster):
-                published.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
-            case ObjectMetadataChanged(cluster=self._cluster):
-                published.namespaces[event.namespace] = event
-            case ObjectMetadataRemoved(cluster=self._cluster):
-                published.namespaces.pop(event.namespace, None)
-            case ExpanderPrioritiesSeen(cluster=self._cluster):
-                published.priorities[f"{event.namespace}/{event.name}"] = event
-            case ExpanderPrioritiesGone(cluster=self._cluster):
-                published.priorities.pop(f"{event.namespace}/{event.name}", None)
+        return published, shapes & {pod.shape for pod in published[PodPlacementChanged].values()}
 
     # The cluster
-
-    def node(self, node: DetailedNodeObject, at: datetime) -> None:
-        """A node exists."""
-        self._at = at
-        self._bare_nodes[node.metadata.name] = scheduling_facts.node(node, self._cluster, at)
-        self._publish_node(node.metadata.name)
-
-    def drivers(self, node: CsiNodeObject, at: datetime) -> None:
-        """The drivers of a node state how many volumes they attach."""
-        self._at = at
-        self._attachable[node.metadata.name] = scheduling_facts.attach_limits(node)
-        self._publish_node(node.metadata.name)
 
     def _publish_node(self, name: str) -> None:
         node = self._bare_nodes.get(name)  # a node and its CSINode come by two watches, in any order
         if node is not None:
             self._nodes.upsert(name, replace(node, at=self._at, attachable=self._attachable.get(name, {})))
-
-    def storage(self, storage: StorageObject, at: datetime) -> None:
-        """A claim, a volume or a class exists: the pods that it concerns may fit elsewhere now."""
-        self._at = at
-        self._pods_again(self._volumes.users_of(self._volumes.see(storage)))
 
     def publish_due(self, at: datetime) -> None:
         """Publish pods again that may get another free volume: once for all changes of volumes since the last call."""
@@ -212,43 +148,17 @@ class SchedulingPublisher:
             if pod is not None:
                 self._place(pod)
 
-    def budget(self, budget: DisruptionBudgetObject, at: datetime) -> None:
-        """A disruption budget exists."""
-        self._at = at
-        name = f"{budget.metadata.namespace}/{budget.metadata.name}"
-        self._budgets.upsert(name, scheduling_facts.budget(budget, self._cluster, at))
-
-    def controller(self, kind: str, item: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
-        """A controller exists."""
-        self._at = at
+    def _controller(self, kind: str, item: ControllerObject | ReplicationControllerObject) -> None:
         name = f"{kind}/{item.metadata.namespace}/{item.metadata.name}"
-        self._controllers.put(name, scheduling_facts.controller(item, kind, self._cluster, at))
+        self._controllers.put(name, scheduling_facts.controller(item, kind, self._cluster, self._at))
         if isinstance(item, TEMPLATED):
-            self._publish_buffers(self._buffer_objects.workload(kind, item, at))
-
-    def priorities(self, config_map: ConfigMapObject, at: datetime) -> None:
-        """The ConfigMap of the priority expander exists."""
-        self._at = at
-        name = f"{config_map.metadata.namespace}/{config_map.metadata.name}"
-        self._priorities.upsert(name, priority_config_map.seen(config_map, self._cluster, at))
-
-    def namespace(self, namespace: NamespaceObject, at: datetime) -> None:
-        """A namespace exists."""
-        self._at = at
-        self._namespaces.put(namespace.metadata.name, update_resources.metadata(NAMESPACE, namespace, self._cluster, at))
-
-    def buffers(self, item: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
-        """A CapacityBuffer exists, or a PodTemplate that some may name."""
-        self._at = at
-        self._publish_buffers(self._buffer_objects.see(item, at))
+            self._publish_buffers(self._buffer_objects.workload(kind, item, self._at))
 
     def _publish_buffers(self, names: Iterable[str]) -> None:
         for name in names:
             self._buffers.put(name, self._buffer_objects.fact(name, self._at))
 
-    def pod(self, pod: ScheduledPodObject, at: datetime) -> None:
-        """A pod exists."""
-        self._at = at
+    def _pod(self, pod: ScheduledPodObject) -> None:
         uid = pod.metadata.uid
         ended = pod.status.phase in scheduling_facts.FINISHED
         others = self._volumes.use(uid, None if ended else pod)
@@ -348,27 +258,32 @@ class SchedulingPublisher:
         for facts in (*self._simple.values(), self._controllers, self._buffers, self._pods):
             facts.republish(at, older)
 
-    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:  # one line for each kind
+    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
         """What node scaling needs of an object."""
+        self._at, name = at, f"{item.metadata.namespace}/{item.metadata.name}"
         match item:
             case ScheduledPodObject():
-                self.pod(item, at)
+                self._pod(item)
             case DetailedNodeObject():
-                self.node(item, at)
+                self._bare_nodes[item.metadata.name] = scheduling_facts.node(item, self._cluster, at)
+                self._publish_node(item.metadata.name)
             case DisruptionBudgetObject():
-                self.budget(item, at)
+                self._simple["poddisruptionbudgets"].upsert(name, scheduling_facts.budget(item, self._cluster, at))
             case CsiNodeObject():
-                self.drivers(item, at)
+                self._attachable[item.metadata.name] = scheduling_facts.attach_limits(item)
+                self._publish_node(item.metadata.name)
             case ClaimObject() | VolumeObject() | StorageClassObject():
-                self.storage(item, at)
+                # The pods that it concerns may fit elsewhere now.
+                self._pods_again(self._volumes.users_of(self._volumes.see(item)))
             case ConfigMapObject():
-                self.priorities(item, at)
+                self._simple["configmaps"].upsert(name, priority_config_map.seen(item, self._cluster, at))
             case NamespaceObject():
-                self.namespace(item, at)
+                namespace = update_resources.metadata(NAMESPACE, item, self._cluster, at)
+                self._simple["namespaces"].put(item.metadata.name, namespace)
             case CapacityBufferObject() | PodTemplateObject():
-                self.buffers(item, at)
+                self._publish_buffers(self._buffer_objects.see(item, at))
             case ControllerObject() | ReplicationControllerObject():
-                self.controller(controller, item, at)
+                self._controller(controller, item)
 
     # Pods and their shapes
 
@@ -377,9 +292,6 @@ class SchedulingPublisher:
             self._published_shapes.add(fact.shape)
             self._publisher.publish(self._shapes[fact.shape])
         self._publisher.publish(fact)
-
-    def _withdraw_pod(self, fact: PodPlacementChanged) -> None:
-        self._publisher.publish(PodPlacementRemoved(self._at, fact.cluster, fact.pod))
 
     def _forget_pod(self, uid: str) -> None:
         self._with_claims.pop(uid, None)
@@ -394,6 +306,21 @@ class SchedulingPublisher:
         if not self._uses[shape]:  # readers forget it, too, so it must be published again for the next pod
             del self._uses[shape], self._shapes[shape]
             self._published_shapes.discard(shape)
+
+
+def _key(event: Any) -> str:
+    """Under which name a fact, or what ends it, is kept: that of the object that it is about."""
+    match event:
+        case NodeEvent():
+            return event.node
+        case PodPlacementChanged() | PodPlacementRemoved():
+            return event.pod.uid
+        case ObjectMetadataChanged() | ObjectMetadataRemoved():
+            return event.namespace
+        case ReplicaControllerChanged() | ReplicaControllerRemoved():
+            return f"{event.kind}/{event.namespace}/{event.name}"
+        case _:
+            return f"{event.namespace}/{event.name}"
 
 
 def _name(of: ObjectGone | ObjectUnread) -> str:
