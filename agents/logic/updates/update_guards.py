@@ -1,6 +1,6 @@
 """The guards of the updater: each examines a pod that should be changed and may object, with the reason."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from agents.logic.guards import shared_guards
@@ -9,9 +9,9 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.resources.target_caps import unhelped
-from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, missing_pods, node_rooms
+from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, node_rooms, successor_guards
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
-from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
+from agents.logic.updates.eviction_tolerance import serves
 from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
@@ -89,59 +89,6 @@ def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return f"the pod is annotated '{annotation}', which asks that nobody evicts it"
 
 
-def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    # After an eviction in vain one pod is tried at a time, and later after each: nobody knows when the reason is gone.
-    evicted = cluster.evicted
-    if candidate.action is not Action.EVICT or evicted is None or not evicted.vain:
-        return None
-    pause = evicted.pause(cluster.settings.unchanged_pause)
-    since = evicted.at if evicted.judged is None else evicted.judged
-    if (cluster.now - since) / 1000 < pause:
-        why = evicted.fault or "the successor of the last evicted pod is not known yet"
-        return f"{why}; the next pod is evicted after {pause:g} s, after {evicted.vain} in vain"
-    # `acting` has the pods that serve, and `begun` the others as well.
-    if pause and (cluster.workload.acting or any(counts.begun for counts in cluster.groups.values())):
-        return "another pod of the workload is evicted, to see whether that changes anything now"
-    return None
-
-
-def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    # A pod that is evicted from a workload whose new pods do not come is one more that is missing.
-    if candidate.action is not Action.EVICT or cluster.settings.profile == UpdaterProfile.UPSTREAM:
-        return None
-    groups = cluster.groups.values()
-    refused = next((counts for counts in groups if counts.wanted is not None and counts.wanted.refusal), None)
-    if refused is not None and refused.wanted is not None:
-        return f"{disruption_guards.owner_of(refused)} cannot make new pods: {refused.wanted.refusal}"
-    own = cluster.groups.get(candidate.situation.pod.fact.controller)
-    if own is not None and (failure := _failure(own)):
-        return failure
-    if cluster.short is None or cluster.evicted is None or _is_lost(candidate, groups):
-        return None
-    seconds = (cluster.now - cluster.short) / 1000
-    if seconds < cluster.settings.successor_within:
-        return None
-    late = "has not come for" if any(counts.missing for counts in groups) else "is not ready after"
-    return f"the successor of an evicted pod {late} {seconds:g} s: {missing_pods.shortage(groups, cluster.evicted)}"
-
-
-def _failure(own: ReplicaCounts) -> str:
-    """Why the Job of a pod may fail without it; empty where it does not."""
-    owner = disruption_guards.owner_of(own)
-    if own.wanted is None:
-        # Where no source may see Jobs, each of them may be one that fails.
-        return f"nothing is known of {owner}, which may fail when a pod of it is evicted" if own.kind == "Job" else ""
-    return f"{owner} would fail: {own.wanted.last_failure}" if own.wanted.last_failure else ""
-
-
-def _unpatched(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    # The webhook would leave the successor as it is, and the eviction would be in vain.
-    pause = cluster.unpatched
-    if candidate.action is not Action.EVICT or pause is None or cluster.settings.profile == UpdaterProfile.UPSTREAM:
-        return None
-    return pause.says(candidate.situation.workload)
-
-
 def _quota(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return None if cluster.settings.profile == UpdaterProfile.UPSTREAM else api_refusals.of_quotas(candidate, cluster.quotas)
 
@@ -158,13 +105,6 @@ def _refused(candidate: Candidate, cluster: ClusterSituation) -> str | None:
         return None
     last = "last resize" if refused.count == 1 else f"last {refused.count} resizes"
     return f"the pod's {last} came to nothing ({refused.reason}); the next is tried after {refused.pause():g} s"
-
-
-def _is_lost(candidate: Candidate, groups: Iterable[ReplicaCounts]) -> bool:
-    """Whether the pod is killed for want of memory again and again, and new pods do come: another one takes nothing away."""
-    if UpdateReason.QUICK_OOM not in candidate.why or serves(candidate.situation.pod.fact):
-        return False
-    return all(counts.running == counts.should_be for counts in groups)
 
 
 def _oom_bound(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
@@ -366,9 +306,9 @@ _JUDGEMENTS: Mapping[str, Judgement] = {
     "resizing": _resizing,
     "service-class": _service_class,
     "acceptance": _acceptance,
-    "unchanged": _unchanged,
-    "unpatched": _unpatched,
-    "successor": _successor,
+    "unchanged": successor_guards.unchanged,
+    "unpatched": successor_guards.unpatched,
+    "successor": successor_guards.successor,
     "quota": _quota,
     "refused": _refused,
     "cool-down": _cool_down,
