@@ -5,13 +5,13 @@ from collections import Counter
 
 import aiohttp
 
-from agents.app import event_agents
-from agents.app.event_agents import Events
+from agents.app import your_agents
+from agents.app.your_agents import Events
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Workload
 
 PRICE = 0.04  # for a core and hour
-app = event_agents.app("charge-namespaces")
+app = your_agents.app("charge-namespaces")
 
 
 @app.agent(app.events("pod-metrics", MetricsScraped))

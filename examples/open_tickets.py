@@ -4,11 +4,11 @@ import os
 
 import aiohttp
 
-from agents.app import event_agents
-from agents.app.event_agents import Events
+from agents.app import your_agents
+from agents.app.your_agents import Events
 from schemas.decisions.pod_updates import UpdateRefused
 
-app = event_agents.app("open-tickets")
+app = your_agents.app("open-tickets")
 opened: set[tuple[str, str]] = set()
 
 

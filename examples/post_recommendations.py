@@ -4,11 +4,11 @@ import os
 
 import aiohttp
 
-from agents.app import event_agents
-from agents.app.event_agents import Events
+from agents.app import your_agents
+from agents.app.your_agents import Events
 from schemas.decisions.recommendations import RequestsRecommended
 
-app = event_agents.app("post-recommendations")
+app = your_agents.app("post-recommendations")
 
 
 @app.agent(app.events("recommendations", RequestsRecommended))

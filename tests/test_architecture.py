@@ -126,7 +126,7 @@ def test_only_the_three_packages_are_shipped() -> None:
     ]
 
 
-@pytest.mark.parametrize("part", ["agents.processes.source_clock", "agents.app.worker", "agents.processes.run_parts"])
+@pytest.mark.parametrize("part", ["agents.processes.source_clock", "agents.app.worker", "agents.processes.one_process"])
 def test_a_process_that_asks_no_api_server_loads_no_client_for_it(part: str) -> None:
     """Kubernetes' client and what it loads take 10 MiB of each process."""
     assert _loaded(part, "kubernetes", "requests", "oauthlib", "cryptography") == []

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
 from agents.app.decision_producer import DecisionProducer
-from agents.app.faust_consumer import FaustConsumer
+from agents.app.faust_internals import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
 from agents.app.stage_host import StageHost
 from agents.app.topic_check import FRAME

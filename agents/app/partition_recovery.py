@@ -15,7 +15,7 @@ from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
-from agents.app.faust_consumer import FaustConsumer
+from agents.app.faust_internals import FaustConsumer
 from agents.app.log_reader import ChangelogRecords, KeptOffsets
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost

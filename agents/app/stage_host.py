@@ -11,7 +11,7 @@ from time import perf_counter
 
 from agents.app import log_reader, supervision
 from agents.app.decision_producer import DecisionProducer
-from agents.app.faust_consumer import FaustConsumer
+from agents.app.faust_internals import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan

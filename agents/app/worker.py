@@ -20,7 +20,7 @@ from agents.app import freed_memory, kafka_client_options, supervision, topic_ch
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
-from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
+from agents.app.faust_internals import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
 from agents.app.stage_host import BufferBudget, StageHost
 from agents.app.topic_check import RecordBounds

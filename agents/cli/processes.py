@@ -38,9 +38,9 @@ def run(
     Each part works as in a process of its own, with one page of metrics for all. The process is ready when every part is, and
     ends when one of them does. It needs the rights of all its parts, so `docs/security.md` says what to keep apart.
     """
-    from agents.processes import run_parts
+    from agents.processes import one_process
 
-    return run_parts.run(given(common).settings(), parts)
+    return one_process.run(given(common).settings(), parts)
 
 
 def worker(*, common: CommonOptions | None = None) -> int:

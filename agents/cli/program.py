@@ -12,8 +12,8 @@ from agents.cli import (
     backtest,
     checkpoints,
     demo,
-    looking_back,
     mode,
+    past,
     policy,
     processes,
     recommendations,
@@ -119,13 +119,13 @@ _GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {
             status.status,
             status.plan,
             recommendations.recommendations,
-            looking_back.why,
-            looking_back.why_not,
-            looking_back.timeline,
+            past.why,
+            past.why_not,
+            past.timeline,
         ),
-        *(looking_back.history, looking_back.tap, looking_back.report),
+        *(past.history, past.tap, past.report),
     ),
-    "The log": (topics.app, looking_back.replay, looking_back.export, looking_back.record, checkpoints.app),
+    "The log": (topics.app, past.replay, past.export, past.record, checkpoints.app),
     "The installation": (status.doctor, settings.config_app, status.version),
 }
 
@@ -147,5 +147,5 @@ for number, (title, commands) in enumerate(_GROUPS.items()):
             # a function has no hyphen in its name, and a command may have
             app.command(command, group=group, help_epilogue=_example(command.__name__.replace("_", "-")))
 # `import` is a word of Python, so no function can have the command's name
-app.command(looking_back.import_, name="import", group="The log", help_epilogue=_example("import"))
+app.command(past.import_, name="import", group="The log", help_epilogue=_example("import"))
 app.register_install_completion_command(help="Let this shell complete commands and flags.", group="The installation")

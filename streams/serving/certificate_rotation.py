@@ -20,8 +20,8 @@ import structlog
 from schemas.units import Seconds
 from streams.clients.kube.json_objects import ObjectStore
 from streams.errors import BadInput, EdgeError
-from streams.serving import certificates
-from streams.serving.certificates import ServingCertificate
+from streams.serving import certificate_making
+from streams.serving.certificate_making import ServingCertificate
 from streams.serving.https_server import CertificateHolder
 
 _FILES = ("tls.crt", "tls.key", "ca.crt")
@@ -40,16 +40,16 @@ class Renewal:
     """Our own certificates: their names, how long they are valid, and how long before their end they are renewed."""
 
     names: tuple[str, ...]
-    life: timedelta = certificates.LIFE
-    before: timedelta = certificates.RENEW_BEFORE
+    life: timedelta = certificate_making.LIFE
+    before: timedelta = certificate_making.RENEW_BEFORE
 
     def good(self, certificate: ServingCertificate, at: datetime) -> bool:
         """Whether a certificate can go on being used. Raises BadInput."""
-        return certificate.ends - at > self.before and certificate.covers(self.names) and certificates.fit(certificate)
+        return certificate.ends - at > self.before and certificate.covers(self.names) and certificate_making.fit(certificate)
 
     def make(self, at: datetime) -> ServingCertificate:
         """A new one."""
-        return certificates.self_made(self.names, at, self.life)
+        return certificate_making.self_made(self.names, at, self.life)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class CertificateRotation:
 
     def _check(self, certificate: ServingCertificate) -> None:
         """Raises BadInput before the certificate is announced."""
-        certificates.read(certificate.authorities)
+        certificate_making.read(certificate.authorities)
         CertificateHolder().load(certificate.certificate, certificate.key)
 
     def _show(self, found: ServingCertificate) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from agents.backtest.policy_comparison import Interval, PolicyScore, WorkloadFigures, difference, relative
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import policy_runs
+from agents.commands.compare import backtested_policies
 from agents.settings.loading import load
 
 TRACES = Path(os.environ.get("ULLAGE_SHARED", "../shared")) / "traces"
@@ -40,11 +40,11 @@ def main() -> None:
     asked = parser.parse_args()
     flags = dict(text.split("=", 1) for text in asked.set)
     settings = load(flags=flags).settings
-    specs = policy_runs.read(("upstream", asked.policy), settings, asked.set)
+    specs = backtested_policies.read(("upstream", asked.policy), settings, asked.set)
     sys.stdout.write(f"| {_HEAD} |\n|{'---|' * (_HEAD.count('|') + 1)}\n")
     for name in asked.sets:
         with _part_of(TRACES / name / "usage.parquet", asked.one_in) as trace:
-            upstream, ours = policy_runs.run(trace, specs, settings, PriceList(), asked.jobs)
+            upstream, ours = backtested_policies.run(trace, specs, settings, PriceList(), asked.jobs)
         for half, workloads in _halves(upstream.workloads):
             sides = (_part(upstream, workloads), _part(ours, workloads))
             sys.stdout.write(f"| {name}, {half} | {_line(*sides, settings.vertical.risk_cpu)} |\n")

@@ -13,7 +13,7 @@ from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.webhook import registration
 from streams.consumers.webhook.registration import Registrar, Registration
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World

@@ -20,8 +20,8 @@ from schemas.policies.control import Mode
 from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import BoostKind, StartupBoost
 from schemas.units import Cores
-from streams.serving import certificates
-from streams.serving.certificates import self_made
+from streams.serving import certificate_making
+from streams.serving.certificate_making import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
@@ -281,7 +281,9 @@ def test_certificates_rotate_under_load_without_a_failed_request(hooks: Hooks) -
 
     def bundle() -> set[bytes]:
         return set(
-            certificates.singles(base64.b64decode(hooks.plane.ask.get(CONFIGURATION)["webhooks"][0]["clientConfig"]["caBundle"]))
+            certificate_making.singles(
+                base64.b64decode(hooks.plane.ask.get(CONFIGURATION)["webhooks"][0]["clientConfig"]["caBundle"])
+            )
         )
 
     assert bundle() == {old}

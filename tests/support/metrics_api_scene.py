@@ -25,7 +25,7 @@ from streams.consumers.metrics_api.metrics_api_consumer import MetricsView
 from streams.consumers.metrics_api.metrics_endpoint import FrontProxyTrust, MetricsEndpoint
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import TOPICS, Topics
 from tests.support import ticks

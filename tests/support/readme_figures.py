@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_output, policy_runs
+from agents.commands.compare import backtested_policies, comparison_output
 from agents.demo import day_in_memory, day_picture, summary
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
@@ -72,8 +72,8 @@ def _table(*days: DayState) -> list[str]:
 
 def recorded() -> str:
     """README as it is to be, with the table of the recorded trace."""
-    specs = policy_runs.read(_POLICIES, Settings(), ())
-    scores = policy_runs.run(TRACE, specs, Settings(), PriceList())
+    specs = backtested_policies.read(_POLICIES, Settings(), ())
+    scores = backtested_policies.run(TRACE, specs, Settings(), PriceList())
     columns = list(comparison_output.shown(scores, {}, PriceList()))
     rows = [
         ("CPU requested and not used (slack)", *(f"{column['cpu slack']}" for column in columns)),

@@ -12,7 +12,7 @@ from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.controller_lookups import coming_pods, owner_lookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint, WebhookWatcher
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
 _CERTIFICATE = self_made(("127.0.0.1",), datetime.now(UTC))

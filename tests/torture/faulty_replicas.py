@@ -37,7 +37,7 @@ from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaCl
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import Topics
 from tests.torture import faulty_clock

@@ -15,9 +15,9 @@ from xml.sax.saxutils import escape
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, FEW, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_output, policy_runs
+from agents.commands.compare import backtested_policies, comparison_output
+from agents.commands.compare.backtested_policies import BASELINE, SIDES
 from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
-from agents.commands.compare.policy_runs import BASELINE, SIDES
 from agents.processes.signals import stoppable
 from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
@@ -277,14 +277,14 @@ def _scores(
 ) -> list[PolicyScore]:
     # before the scoring, which may take hours
     comparison_output.require_file(flags.form, flags.to)
-    specs = policy_runs.read(policies, settings, flags.given)
+    specs = backtested_policies.read(policies, settings, flags.given)
     if flags.form != "parquet" or flags.to is None or flags.rows == "workload":
         with stoppable():
-            return policy_runs.run(file, specs, settings, prices, flags.jobs)
+            return backtested_policies.run(file, specs, settings, prices, flags.jobs)
     with TemporaryDirectory(prefix="ullage-samples-") as folder:
         with stoppable():
             # a sample a row is too much for memory, so each policy writes its own parts as it goes
-            scores = policy_runs.run(file, specs, settings, prices, flags.jobs, Path(folder))
+            scores = backtested_policies.run(file, specs, settings, prices, flags.jobs, Path(folder))
         comparison_output.samples(Path(folder), flags.to)
         return scores
 

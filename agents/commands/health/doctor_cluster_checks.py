@@ -22,7 +22,7 @@ from streams.clients.kube.api import Api, ApiRequest, ApiResponse
 from streams.errors import BadInput, EdgeError, GiveUp, UllageError
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
-from streams.serving import certificates
+from streams.serving import certificate_making
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ def ended_authorities(configuration: Mapping[str, Any], now: datetime) -> Doctor
             continue
         about = f"webhook '{webhook.get('name', '')}' of '{configuration['metadata']['name']}'"
         try:
-            still_good = certificates.joined([base64.b64decode(bundle)], now)
+            still_good = certificate_making.joined([base64.b64decode(bundle)], now)
         except (BadInput, binascii.Error):
             return DoctorCheck("fail", "webhook", f"the authorities of {about} cannot be read, so nobody is asked", _RESTART)
         if not still_good:

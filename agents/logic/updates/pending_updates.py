@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from agents.logic.guards.guard_records import WAITING
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
+from agents.logic.updates import cap_sentences, startup_boosts, successor_nodes, update_guards
 from agents.logic.updates.candidate import Candidate
-from agents.logic.updates.node_rooms import SuccessorRoom
+from agents.logic.updates.successor_nodes import SuccessorRoom
 from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_records import NO_HISTORY
@@ -90,7 +90,7 @@ def not_wanted(updater: Updater, uid: str) -> str:
     if pod is None or why is not NoChange.NODELESS:
         return sentence
     # Only for a sentence, because it looks at every node, and thousands of pods may wait.
-    return f"{sentence}: {node_rooms.waiting(pod.fact, _rooms(updater, pod.fact.workload.cluster, updater.turn))}"
+    return f"{sentence}: {successor_nodes.waiting(pod.fact, _rooms(updater, pod.fact.workload.cluster, updater.turn))}"
 
 
 def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
@@ -138,7 +138,7 @@ def _of_itself(pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
 @lru_cache(maxsize=1)
 def _rooms(updater: Updater, cluster: str, turn: int) -> Sequence[SuccessorRoom]:
     """What the nodes of a cluster have in this turn."""
-    return updater.clusters.constraints.rooms.of(cluster, node_rooms.daemons(updater.clusters.pods_of, cluster), turn)
+    return updater.clusters.constraints.rooms.of(cluster, successor_nodes.daemons(updater.clusters.pods_of, cluster), turn)
 
 
 def _planned(updater: Updater, uid: str) -> str | None:

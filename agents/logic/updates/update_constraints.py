@@ -11,8 +11,8 @@ from agents.logic.guards.shared_guards import ControlRecord, Headcount
 from agents.logic.resources import limit_ranges
 from agents.logic.resources.limit_ranges import NONE, Ranges
 from agents.logic.updates.eviction_tolerance import ConfiguredReplicas, ReplicaCounts, WorkloadEviction
-from agents.logic.updates.node_rooms import FreeRooms, NodeRooms, SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord, PodDisruptionBudgets
+from agents.logic.updates.successor_nodes import FreeRooms, NodeRooms, SuccessorRoom
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_records import LastPodFact, PlansMade
 from schemas.admission_pauses import AdmissionPause

@@ -9,7 +9,7 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.resources.target_caps import unhelped
-from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, node_rooms, successor_guards
+from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, successor_guards, successor_nodes
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.eviction_tolerance import serves
 from agents.logic.updates.update_constraints import ClusterSituation
@@ -234,11 +234,11 @@ def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.action is not Action.EVICT or not cluster.settings.honor_nodes:
         return None
     pod, planned = candidate.situation.pod.fact, changes(candidate.situation)[0]
-    never = node_rooms.objection(pod, planned, cluster.rooms)
+    never = successor_nodes.objection(pod, planned, cluster.rooms)
     if never is not None or cluster.free is None or not serves(pod):
         # A pod that serves nobody loses nothing while its successor waits.
         return never
-    return None if node_rooms.may_grow(pod, planned, cluster.rooms) else cluster.free.objection(pod, planned)
+    return None if successor_nodes.may_grow(pod, planned, cluster.rooms) else cluster.free.objection(pod, planned)
 
 
 def _rate(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -19,12 +19,12 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Headcount
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import eviction_tolerance, node_rooms, plan_builder, startup_boosts
+from agents.logic.updates import eviction_tolerance, plan_builder, startup_boosts, successor_nodes
 from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.eviction_tolerance import PodsBefore, ReplicaCounts
 from agents.logic.updates.missing_pods import MissingPods
-from agents.logic.updates.node_rooms import FreeRooms, PlannedRequests
 from agents.logic.updates.plan_builder import IntervalRefusals
+from agents.logic.updates.successor_nodes import FreeRooms, PlannedRequests
 from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_records import NO_HISTORY, LastPodFact, OpenPlan, PlansMade, PodHistory, PodRecord, TurnsTaken
@@ -214,7 +214,7 @@ class Updater(PartedState):
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: PlansMade) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
-        facts = self.clusters.facts.table.get(cluster)
+        facts, daemons = self.clusters.facts.table.get(cluster), successor_nodes.daemons(self.clusters.pods_of, cluster)
         return ClusterSituation(
             now=taken.turn,
             first_turn=taken.first,
@@ -227,7 +227,7 @@ class Updater(PartedState):
             settings=self._settings.own,
             constraints=self.clusters.constraints,
             rules=self.rules.cited,
-            rooms=self.clusters.constraints.rooms.of(cluster, node_rooms.daemons(self.clusters.pods_of, cluster), taken.turn),
+            rooms=self.clusters.constraints.rooms.of(cluster, daemons, taken.turn),
         )
 
     def _free(self, cluster: str, now: int | None) -> FreeRooms | None:

@@ -15,8 +15,8 @@ import structlog
 
 from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.errors import GiveUp
-from streams.serving import certificates
-from streams.serving.certificates import CaBundle
+from streams.serving import certificate_making
+from streams.serving.certificate_making import CaBundle
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The content type of aggregated discovery, and what an `Accept` names that wants it."""
@@ -168,7 +168,7 @@ class ApiServiceKeeper:
         if live is None:
             if self._served.own:
                 about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-                spec = self._served.spec(certificates.joined(ours, at))
+                spec = self._served.spec(certificate_making.joined(ours, at))
                 body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about, "spec": spec}
                 self._objects.create(self._served.name, body)
                 _log.info("registered", api_service=self._served.name)

@@ -18,8 +18,8 @@ import structlog
 from streams.clients.kube.json_objects import ObjectStore
 from streams.consumers.executing.holder_lease import micro_time, new_lease, was_faster
 from streams.errors import TryAgain
-from streams.serving import certificates
-from streams.serving.certificates import CaBundle
+from streams.serving import certificate_making
+from streams.serving.certificate_making import CaBundle
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
@@ -91,7 +91,7 @@ class Registrar:
             if wanted.own:
                 body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
                 metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-                webhooks = wanted.webhooks(certificates.joined(ours, at))
+                webhooks = wanted.webhooks(certificate_making.joined(ours, at))
                 self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": webhooks})
                 _log.info("registered", configuration=wanted.name)
                 self.registered = True

@@ -12,7 +12,7 @@ from aiokafka.errors import IllegalStateError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.app.faust_consumer import FaustConsumer
+from agents.app.faust_internals import FaustConsumer
 from agents.app.log_reader import Stretch
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import Backpressure, BufferBudget, StageHost

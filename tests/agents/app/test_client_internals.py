@@ -32,7 +32,7 @@ from kafka.producer.sender import Sender
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.record.memory_records import MemoryRecords
 
-from agents.app import faust_consumer, worker
+from agents.app import faust_internals, worker
 from streams.log import record_batches
 from streams.log.record_batches import FetchedRecords
 
@@ -85,7 +85,7 @@ USED = {
     "streams/log/kafka_log.py": {"_sender"},
     "streams/log/leader_questions.py": {"_manager", "_get_cluster_metadata"},
     "streams/log/kafka_reader.py": {"_cluster", "_fetcher", "_next_partition_records"},
-    "agents/app/faust_consumer.py": {
+    "agents/app/faust_internals.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),
         *("_get_actions_per_node", "_records", "_max_wait_ms", "_client", "_in_flight", "_pending_tasks"),
         *("_proc_fetch_request", "_conns"),
@@ -116,8 +116,8 @@ def test_the_records_of_a_partition_have_the_state_that_ours_keep() -> None:
 def test_our_subclasses_replace_nothing_else() -> None:
     known = {function.__name__ for function, _ in REPLACED.values()} | {"sleep", "on_first_start", "on_stop", "__init__"}
     for ours in (
-        *(FetchedRecords, faust_consumer.QuickConsumer, faust_consumer.QuickConsumerThread),
-        *(faust_consumer.SkippedTableRecovery, faust_consumer.ReadyTableManager, worker.App, worker.IdleMonitor),
+        *(FetchedRecords, faust_internals.QuickConsumer, faust_internals.QuickConsumerThread),
+        *(faust_internals.SkippedTableRecovery, faust_internals.ReadyTableManager, worker.App, worker.IdleMonitor),
     ):
         theirs = ours.__mro__[1]
         replaced = {name for name, value in vars(ours).items() if callable(value) and hasattr(theirs, name)}

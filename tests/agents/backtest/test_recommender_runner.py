@@ -16,7 +16,7 @@ from agents.backtest.event_runner import covers
 from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import SIDES, ContainerSums
-from agents.commands.compare.policy_runs import MODES
+from agents.commands.compare.backtested_policies import MODES
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.run.pipeline import stages

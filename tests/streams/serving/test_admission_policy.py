@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from schemas.units import Bytes, Seconds
 from streams.own_faults import TOTALS
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 from streams.serving.connection_limits import BodyBudget, ConnectionGate, ConnectionLimits, Phase, address_of
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits, read_body
 

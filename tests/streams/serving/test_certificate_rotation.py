@@ -8,8 +8,8 @@ import pytest
 
 from schemas.units import Seconds
 from streams.errors import BadInput
+from streams.serving.certificate_making import ServingCertificate, self_made
 from streams.serving.certificate_rotation import CertificateFiles, CertificateRotation
-from streams.serving.certificates import ServingCertificate, self_made
 from streams.serving.https_server import CertificateHolder
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

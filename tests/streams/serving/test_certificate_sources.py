@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streams.errors import BadInput, TryAgain, Unreachable
-from streams.serving import certificates
+from streams.serving import certificate_making
 from streams.serving.certificate_rotation import (
     CertificateFiles,
     CertificateFolder,
@@ -55,8 +55,8 @@ def test_a_folder_that_was_half_written_or_spoilt_is_made_anew(tmp_path: Path) -
         kept = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(kept[: len(kept) // 2])
         again = folder.current(AT)
-        assert certificates.fit(again)
-        assert certificates.read(again.authorities)
+        assert certificate_making.fit(again)
+        assert certificate_making.read(again.authorities)
     assert (tmp_path / "tls.key").stat().st_mode & 0o077 == 0
 
 
@@ -86,7 +86,7 @@ def test_a_secret_of_nonsense_is_replaced_and_what_else_is_in_it_stays() -> None
     objects = ApiObjects()
     objects.create("certificate", {"metadata": {"name": "certificate"}, "data": {"tls.crt": "%", "mine": "eA=="}})
     made = CertificateSecret(objects, "certificate", RENEWAL).current(AT)
-    assert certificates.fit(made)
+    assert certificate_making.fit(made)
     assert objects.held["certificate"]["data"]["mine"] == "eA=="
     objects.away = True
     with pytest.raises(Unreachable):
@@ -94,7 +94,7 @@ def test_a_secret_of_nonsense_is_replaced_and_what_else_is_in_it_stays() -> None
 
 
 def test_files_are_taken_as_they_stand(tmp_path: Path) -> None:
-    made = certificates.self_made(("hook",), AT)
+    made = certificate_making.self_made(("hook",), AT)
     for name, content in (("crt", made.certificate), ("key", made.key), ("ca", made.authorities)):
         (tmp_path / name).write_bytes(content)
     found = CertificateFiles(tmp_path / "crt", tmp_path / "key", tmp_path / "ca").current(AT)

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from schemas.units import Seconds
 from streams.errors import BadInput
-from streams.serving import certificates
-from streams.serving.certificates import ServingCertificate, self_made
+from streams.serving import certificate_making
+from streams.serving.certificate_making import ServingCertificate, self_made
 from streams.serving.connection_limits import ConnectionLimits
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
@@ -184,4 +184,4 @@ def test_the_certificate_that_is_shown_is_the_one_that_was_loaded(server: HttpsS
     with socket.create_connection(("127.0.0.1", server.port)) as raw, context.wrap_socket(raw, server_hostname="127.0.0.1") as to:
         shown = to.getpeercert(binary_form=True)
     assert shown is not None
-    assert certificates.x509.load_der_x509_certificate(shown) == certificates.read(ONE.certificate)[0]
+    assert certificate_making.x509.load_der_x509_certificate(shown) == certificate_making.read(ONE.certificate)[0]

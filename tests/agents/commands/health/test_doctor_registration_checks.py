@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.commands.health import doctor_cluster_checks
-from streams.serving.certificates import LIFE, self_made
+from streams.serving.certificate_making import LIFE, self_made
 
 MADE = datetime(2026, 1, 5, tzinfo=UTC)
 OLD, NEW = (self_made(("hook",), at).authorities for at in (MADE, MADE + LIFE))

@@ -10,7 +10,7 @@ import pytest
 from agents import cli
 from agents.commands.past import why_not
 from agents.logic.guards.guard_records import in_words
-from agents.logic.updates import node_rooms
+from agents.logic.updates import successor_nodes
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.facts.nodes import NodeChanged
@@ -266,7 +266,7 @@ def test_pods_that_wait_for_a_node_are_told_from_others_with_what_nodes_have(
     log.turn(NOW)
     assert log.run("why-not", "web/Deployment/api") == 0
     assert f"2 pods of demo/web/Deployment/api: left alone: it waits for a node: {says}" in capsys.readouterr().out
-    monkeypatch.delattr(node_rooms, "waiting")
+    monkeypatch.delattr(successor_nodes, "waiting")
     assert log.run("plan") == 0
     assert "    2 wait for a node" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ from kubernetes import client as official
 
 from streams.clients.kube.api import Api, ApiRequest
 from streams.errors import Unreachable
-from streams.serving.certificates import self_made
+from streams.serving.certificate_making import self_made
 
 NOW = datetime.now(UTC)
 

@@ -8,8 +8,8 @@ import pytest
 
 from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL, ApiServiceKeeper, ServedAt
 from streams.errors import GiveUp
-from streams.serving import certificates
-from streams.serving.certificates import self_made
+from streams.serving import certificate_making
+from streams.serving.certificate_making import self_made
 from tests.support.api_objects import ApiObjects
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,7 +28,7 @@ def spec(objects: ApiObjects) -> Any:
 
 
 def trusted(objects: ApiObjects) -> set[bytes]:
-    return set(certificates.singles(base64.b64decode(spec(objects)["caBundle"])))
+    return set(certificate_making.singles(base64.b64decode(spec(objects)["caBundle"])))
 
 
 def test_it_is_made_with_our_service_and_our_authority(objects: ApiObjects) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from streams.consumers.webhook.registration import Registrar, Registration
 from streams.errors import Unreachable
-from streams.serving import certificates
-from streams.serving.certificates import self_made
+from streams.serving import certificate_making
+from streams.serving.certificate_making import self_made
 from tests.support.api_objects import ApiObjects
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ class Scene:
     def trusted(self) -> set[bytes]:
         found = {each["clientConfig"].get("caBundle", "") for each in self.webhooks}
         (bundle,) = found
-        return set(certificates.singles(base64.b64decode(bundle)))
+        return set(certificate_making.singles(base64.b64decode(bundle)))
 
 
 @pytest.fixture

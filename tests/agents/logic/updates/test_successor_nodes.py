@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.updates.node_rooms import requested
+from agents.logic.updates.successor_nodes import requested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.nodes import (
     NodeChanged,

@@ -1,6 +1,6 @@
 """Agents of your own on Ullage's topics: plain Faust, with events instead of bytes.
 
-    app = event_agents.app("my-tickets")
+    app = your_agents.app("my-tickets")
 
     @app.agent(app.events("pod-updates", UpdateRefused))
     async def tickets(refusals: Events[UpdateRefused]) -> None: ...

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.processes import run_parts
+from agents.processes import one_process
 from agents.processes.signals import pause
 from agents.settings import loading
 from agents.settings.all_settings import Settings
@@ -37,15 +37,15 @@ def test_a_part_that_fails_ends_the_others_in_order_and_is_what_the_process_says
     def failing(_settings: Settings) -> None:
         raise BadInput("the part cannot begin")
 
-    monkeypatch.setattr(run_parts, "SOURCES", {"source-usage": lasting, "source-asg": failing})
+    monkeypatch.setattr(one_process, "SOURCES", {"source-usage": lasting, "source-asg": failing})
     with pytest.raises(BadInput, match="the part cannot begin"):
-        run_parts.run(settings, ["source-usage", "source-asg"])
+        one_process.run(settings, ["source-usage", "source-asg"])
     assert ended == ["source-usage"]
 
 
 def test_a_part_named_twice_is_refused(settings: Settings) -> None:
     with pytest.raises(BadInput, match="named twice"):
-        run_parts.run(settings, ["clock", "clock"])
+        one_process.run(settings, ["clock", "clock"])
 
 
 def test_the_page_has_each_family_once_with_the_series_of_all_parts_and_readiness_names_the_part() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.errors import BadInput
-from streams.serving import certificates
-from streams.serving.certificates import ServingCertificate, joined, self_made
+from streams.serving import certificate_making
+from streams.serving.certificate_making import ServingCertificate, joined, self_made
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("hook.ullage.svc", "127.0.0.1")
@@ -21,7 +21,7 @@ def test_a_certificate_holds_for_a_week_and_for_all_its_names() -> None:
     assert made.ends == AT + timedelta(days=7)
     assert made.covers(NAMES)
     assert not made.covers(["other.ullage.svc"])
-    assert certificates.fit(made)
+    assert certificate_making.fit(made)
 
 
 def test_no_two_certificates_have_one_authority_and_the_key_of_neither_is_kept() -> None:
@@ -29,13 +29,13 @@ def test_no_two_certificates_have_one_authority_and_the_key_of_neither_is_kept()
     assert one.authorities != other.authorities
     assert b"PRIVATE KEY" not in one.authorities + one.certificate
     assert one.key.count(b"BEGIN PRIVATE KEY") == 1
-    assert not certificates.fit(ServingCertificate(one.certificate, other.key, one.authorities))
-    assert not certificates.fit(ServingCertificate(one.certificate, one.key, other.authorities))
+    assert not certificate_making.fit(ServingCertificate(one.certificate, other.key, one.authorities))
+    assert not certificate_making.fit(ServingCertificate(one.certificate, one.key, other.authorities))
 
 
 def test_an_authority_signs_nothing_but_one_certificate_below_it() -> None:
-    authority = certificates.read(self_made(NAMES, AT).authorities)[0]
-    constraints = authority.extensions.get_extension_for_class(certificates.x509.BasicConstraints).value
+    authority = certificate_making.read(self_made(NAMES, AT).authorities)[0]
+    constraints = authority.extensions.get_extension_for_class(certificate_making.x509.BasicConstraints).value
     assert (constraints.ca, constraints.path_length) == (True, 0)
 
 
@@ -47,7 +47,7 @@ def test_openssl_accepts_what_we_make() -> None:
 def test_joined_authorities_are_there_once_and_only_while_they_hold() -> None:
     old, new = self_made(NAMES, AT - timedelta(days=5)), self_made(NAMES, AT)
     both = joined([old.authorities, new.authorities, old.authorities], AT)
-    assert len(certificates.read(both)) == 2
+    assert len(certificate_making.read(both)) == 2
     assert joined([new.authorities, old.authorities], AT) == both
     assert joined([both], AT + timedelta(days=2)) == joined([new.authorities], AT)
     assert joined([], AT) == b""
@@ -56,6 +56,6 @@ def test_joined_authorities_are_there_once_and_only_while_they_hold() -> None:
 @given(st.binary(max_size=200))
 def test_rubbish_is_refused_as_such(rubbish: bytes) -> None:
     with suppress(BadInput):
-        certificates.read(rubbish)
+        certificate_making.read(rubbish)
     with pytest.raises(BadInput):
-        certificates.fit(ServingCertificate(rubbish, rubbish))
+        certificate_making.fit(ServingCertificate(rubbish, rubbish))

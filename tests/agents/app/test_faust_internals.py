@@ -16,8 +16,8 @@ from faust.transport.consumer import Consumer
 from faust.transport.utils import DefaultSchedulingStrategy
 from faust.types import TP
 
-from agents.app import faust_consumer
-from agents.app.faust_consumer import FaustConsumer, QuickConsumer, QuickConsumerThread
+from agents.app import faust_internals
+from agents.app.faust_internals import FaustConsumer, QuickConsumer, QuickConsumerThread
 from agents.run.partition_task import SharedRecord
 
 
@@ -100,7 +100,7 @@ def test_what_a_fetch_gave_goes_through_faust_in_few_messages_in_the_order_of_ea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = SharedRecord("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7).size
-    monkeypatch.setattr(faust_consumer, "BUNDLE_BYTES", 3 * size)
+    monkeypatch.setattr(faust_internals, "BUNDLE_BYTES", 3 * size)
     here, there = TP("policies", 0), TP("policies", 1)
     came = {here: [consumed(0, n, 100) for n in range(4)], there: [consumed(1, 9, 10 * size)]}
     monkeypatch.setattr(Consumer, "_wait_next_records", AsyncMock(return_value=(came, {here, there})))
@@ -136,7 +136,7 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> N
     here = FetchRequest(7, 7, 7, 0, [("policies", [(0, 1, 1), (1, 1, 1)]), ("changelog", [(0, 1, 1)])])
     there = FetchRequest(7, 7, 7, 0, [("changelog", [(1, 1, 1)])])
     fetcher: Any = SimpleNamespace(_records={}, _get_actions_per_node=lambda _assignment: ([(1, here), (2, there)], "and more"))
-    faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"})
+    faust_internals.wait_longer_for_all(fetcher, lambda: {"changelog"})
 
     def asked(*prefetched: tuple[str, int]) -> list[int]:
         fetcher._records = dict.fromkeys(TopicPartition(*place) for place in prefetched)
@@ -144,9 +144,9 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> N
         assert rest == "and more"
         return [request.build(FetchRequest_v11).max_wait_time for _, request in requests]
 
-    assert asked() == [faust_consumer.WHOLE_WAIT_MS] * 2
-    assert asked(("changelog", 0)) == [faust_consumer.WHOLE_WAIT_MS] * 2
-    assert asked(("changelog", 0), ("policies", 1)) == [faust_consumer.WAIT_MS] * 2
+    assert asked() == [faust_internals.WHOLE_WAIT_MS] * 2
+    assert asked(("changelog", 0)) == [faust_internals.WHOLE_WAIT_MS] * 2
+    assert asked(("changelog", 0), ("policies", 1)) == [faust_internals.WAIT_MS] * 2
 
 
 @pytest.mark.parametrize(("active", "closed"), [(True, []), (False, [1])])
@@ -156,7 +156,7 @@ def test_a_fetch_that_a_rebalance_overtakes_keeps_nothing_waiting(active: bool, 
     connections = {(node, ConnectionGroup.DEFAULT): SimpleNamespace(close=lambda node=node: said.append(node)) for node in (1, 2)}
     client = SimpleNamespace(_conns={**connections, (1, ConnectionGroup.COORDINATION): None})
     fetcher: Any = SimpleNamespace(_client=client, _proc_fetch_request=AsyncMock(return_value=active))
-    faust_consumer.break_off_after_rebalance(fetcher)
+    faust_internals.break_off_after_rebalance(fetcher)
     for node in (1, 3):  # to the third one there is no connection any more
         assert asyncio.run(fetcher._proc_fetch_request(SimpleNamespace(active=active), node, "a fetch")) is active
     assert said == closed
@@ -172,7 +172,7 @@ def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None
         return "actions"
 
     fetcher._get_actions_per_node = actions
-    faust_consumer.ask_nothing_while_fetching(fetcher)
+    faust_internals.ask_nothing_while_fetching(fetcher)
 
     def look(when: str, in_flight: set[int], *tasks: str) -> object:
         fetcher._in_flight = in_flight
@@ -181,7 +181,7 @@ def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None
 
     assert look("free", set()) == "actions"
     assert look("one is free", {1}, "fetching") == "actions"
-    assert look("none is free", {1, 2}, "fetching", "fetching") == ([], {}, faust_consumer.WHOLE_WAIT_MS / 1000, False, [])
+    assert look("none is free", {1, 2}, "fetching", "fetching") == ([], {}, faust_internals.WHOLE_WAIT_MS / 1000, False, [])
     assert look("marked as busy by a task that has ended", {1, 2}, "fetching", "done") == "actions"
     assert look("marked as busy, and nobody is left to end", {1, 2}) == "actions"
     brokers.clear()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.logic.updates.node_rooms import requested
+from agents.logic.updates.successor_nodes import requested
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.facts.nodes import NodeChanged
