@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streams.clients.kube.api import Api, ApiRequest
-from streams.sources.kube import watch_list
+from streams.sources.kube import watch_threads
 from streams.sources.kube.watch.watched_resources import BUFFERS, WebhookLease
 
 _VPA, _EHPA = "autoscaling.k8s.io", "autoscaling.crane.io"
@@ -63,7 +63,7 @@ _ANY_LEASE = WebhookLease("any", "any")
 def _watched() -> Iterator[AccessRight]:
     """To list and watch all that the kube source does."""
     resources = {
-        watch.resource.plural: watch.resource for watch in watch_list.watches(nodes=True, replicas=True, webhook=_ANY_LEASE)
+        watch.resource.plural: watch.resource for watch in watch_threads.watches(nodes=True, replicas=True, webhook=_ANY_LEASE)
     }
     # without capacity buffers nodes are scaled, too, and their CRD is rarely installed
     optional = {"leases", *(resource.plural for resource in BUFFERS)}

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.run.stage_topics import all_decision_topics
-from agents.why import event_descriptions, node_decisions, undecided_subjects, workload_past
+from agents.why import event_descriptions, node_decisions, undecided_subjects
 from agents.why.explanation_lines import ExplainedRecord, Explanation
 from agents.why.undecided_subjects import names_of
 from schemas.catalogue import Event
@@ -70,7 +70,7 @@ def explain(context: LogContext, query: str) -> Explanation:
     explanation = search.explain(query)
     event = search.event_at(explanation.decision.place)
     # What ended there is asked last, and does not change what is explained.
-    return replace(explanation, harm=tuple(workload_past.harms(context, query, event, search.mentioning)))
+    return replace(explanation, harm=tuple(undecided_subjects.harms(context, query, event, search.mentioning)))
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from schemas.outcomes import Result
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube import vpa_status_client
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_checkpoint_objects import write
+from streams.clients.kube.vpa_objects import write
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.status_scene import START, StagedConsumer, StatusScene, said

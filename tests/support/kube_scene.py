@@ -18,7 +18,7 @@ from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import CONTROLLERS
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
 from tests.support.lossy_log import AwayLog

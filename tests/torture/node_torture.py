@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from agents.processes.source_simulated import SimulationLoop
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
 from schemas.facts.nodes import NodeGroupSeen
 from schemas.names import Amounts
@@ -33,7 +34,6 @@ from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment
 from streams.simulated.kube_json import SchedulingChanges
-from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
 from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, waiting

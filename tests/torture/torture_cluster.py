@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from agents.logic.vertical.vertical_settings import ADAPTIVE
+from agents.processes.source_simulated import SimulationLoop
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
@@ -39,7 +40,6 @@ from streams.simulated.cluster_spec import (
     SimulatedNode,
     amounts,
 )
-from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 from tests.torture import cluster_verdict, kafka_topics

@@ -34,7 +34,7 @@ from schemas import times
 from schemas.facts.usage import CheckpointSeen
 from schemas.names import Workload
 from streams.clients.kube.api import Api
-from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_name, write
+from streams.clients.kube.vpa_objects import checkpoint_list, object_name, write
 from streams.consumers.executing.acting_consumer import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.log_port import Log

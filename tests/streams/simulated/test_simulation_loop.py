@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from agents.processes.source_simulated import SimulationLoop
 from schemas.units import Seconds
 from streams.errors import LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
-from streams.simulated.simulation_loop import SimulationLoop
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 from tests.support.simulated_shop import demo_cluster

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from streams.clients.prometheus import Prometheus
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.watch.reflector import Reflector
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
 from tests.support.aws_double import AwsDouble, aws, aws_server
 from tests.support.canned_http_server import answering

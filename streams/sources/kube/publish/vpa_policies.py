@@ -20,8 +20,8 @@ from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy,
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
 from schemas.times import NEVER
 from schemas.units import Bytes, Cores, Seconds
-from streams.clients.kube import quantities, vpa_spec
-from streams.clients.kube.vpa_spec import (
+from streams.clients.kube import quantities, vpa_objects
+from streams.clients.kube.vpa_objects import (
     ContainerPolicySpec,
     EvictionRequirementSpec,
     StartupBoostSpec,
@@ -144,11 +144,11 @@ def changed(vpa: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         annotations=vpa_annotations.readable(meta.annotations or {}),
     )
     try:
-        spec = vpa_spec.decode(vpa.spec)
+        spec = vpa_objects.decode(vpa.spec)
         policy = _with_policies(_with_target(bare, spec), spec)
         _refuse_annotations(policy.annotations)
     except ValueError as fault:
-        readable = _with_target(bare, vpa_spec.decode_leniently(vpa.spec))
+        readable = _with_target(bare, vpa_objects.decode_leniently(vpa.spec))
         # Annotations are read anew by stages, which must not meet one that makes no sense.
         sound = {name: text for name, text in bare.annotations.items() if vpa_annotations.fault({name: text}) is None}
         return replace(readable, annotations=sound, unsupported=f"The spec cannot be carried out: {fault}")

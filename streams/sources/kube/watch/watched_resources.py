@@ -1,4 +1,4 @@
-"""The resources that the kube source may watch, and their paths on the server; watch_list says which of them it does."""
+"""The resources that the kube source may watch, and their paths on the server; watch_threads says which of them it does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -19,7 +19,7 @@ from agents.logic.vertical.container_index import ContainerIndex
 from schemas.facts.usage import CheckpointSeen, SavedHistogram
 from schemas.names import Place
 from schemas.policies.vpa import Operator, Requirement, TargetRef, VpaChanged
-from streams.clients.kube.vpa_checkpoint_objects import object_name
+from streams.clients.kube.vpa_objects import object_name
 from tests.support.histogram_state import state
 from tests.support.upstream_model import EPOCH, OWNER, Model
 from tests.support.vectors import close, differences, vectors

@@ -10,7 +10,7 @@ from schemas.facts.nodes import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map
 from streams.sources.kube.watch.watched_resources import PrioritiesMap
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.support.kube_objects import MINUTE, decoded
 from tests.support.kube_scene import KubeScene
 

@@ -9,7 +9,7 @@ from schemas.facts.update_facts import ObjectMetadataChanged, ObjectMetadataRemo
 from streams.clients.kube.scheduling_objects import NamespaceObject
 from streams.clients.kube.watched_objects import ServiceAccountObject
 from streams.sources.kube.watch.watched_resources import WebhookLease
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.support.kube_objects import MINUTE, decoded
 from tests.support.kube_scene import KubeScene
 

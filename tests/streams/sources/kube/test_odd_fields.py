@@ -20,14 +20,14 @@ from streams.clients.kube.api import Api, ApiResponse
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, EhpaSpec, PredictionObject, TspSpec
 from streams.clients.kube.commanding_objects import ControlObject, ControlSpec, PolicyObject, PolicySpec
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.clients.kube.vpa_spec import VpaSpec
+from streams.clients.kube.vpa_objects import VpaSpec
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.watch.notifications import Notification, ObjectSeen, WatchSynced
 from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch.watched_resources import DETAILED, PrioritiesMap, ResourceWatch, WebhookLease
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.support.kube_scene import KubeScene
 
 Json = Any

@@ -8,8 +8,7 @@ from schemas.units import Seconds
 from streams.clients.kube.list_watch_requests import ApiResource, ListedObject, ListPage, WatchEvent
 from streams.clients.kube.watched_objects import KubeObject
 from streams.sources.kube.watch.reflector import Reflector
-from streams.sources.kube.watch_list import watches
-from streams.sources.kube.watch_threads import Inbox
+from streams.sources.kube.watch_threads import Inbox, watches
 from tests.support.kube_objects import controller, owner, pod, running
 from tests.support.kube_scene import KubeScene
 

@@ -18,7 +18,7 @@ from streams.sources.kube.publish import ehpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from streams.topics import Topics
 from tests.support.kube_ehpas import ehpa
 

@@ -10,7 +10,7 @@ from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, Resourc
 from streams.clients.kube.watched_objects import ResourceQuotaObject
 from streams.sources.kube.publish import constraint_publisher
 from streams.sources.kube.watch.watched_resources import WebhookLease
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.support.kube_scene import KubeScene
 
 FACTS = (ResourceQuotaChanged, ResourceQuotaRemoved)

@@ -20,7 +20,7 @@ from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
 from streams.clients.kube.watched_objects import ControllerObject, EventObject, LeaseObject
 from streams.sources.kube.watch.watched_resources import WebhookLease
-from streams.sources.kube.watch_list import watches
+from streams.sources.kube.watch_threads import watches
 from tests.support.kube_scene import KubeScene
 
 LEASE = WebhookLease("ullage", "ullage-webhook")
