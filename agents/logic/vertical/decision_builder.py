@@ -196,10 +196,12 @@ class RecommendationBatch:
 class DeferredRecommendation:
     """The decision about one workload of a batch, built on demand."""
 
-    __slots__ = ("_event", "_number", "_of", "subject", "turn")
+    __slots__ = ("_event", "_number", "_of", "cause", "subject", "turn")
 
     def __init__(self, of: RecommendationBatch, number: int) -> None:
         self._of, self._number, self.subject, self.turn = of, number, of.subjects[number], of.turn
+        self.cause = of.grounds[number].cause
+        """The places it rests on."""
         self._event: RequestsRecommended | None = None
 
     @property
@@ -207,12 +209,10 @@ class DeferredRecommendation:
         """The event; built once."""
         if self._event is None:
             self._event = self._build()
+            # The batch holds this decision, and a cycle of the two would keep all texts of the turn until cycles are looked for:
+            # a worker that is far behind does that once in a million objects.
+            del self._of
         return self._event
-
-    @property
-    def cause(self) -> tuple[Place, ...]:
-        """The places it rests on."""
-        return self._of.grounds[self._number].cause
 
     def _build(self) -> RequestsRecommended:
         of, grounds = self._of, self._of.grounds[self._number]

@@ -1,5 +1,6 @@
 """A worker that reads its own decisions back compares bytes; what it then takes in is what reading would give."""
 
+import gc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from agents.logic.validation.events import refuse
 from agents.logic.vertical import vertical_event_validation
+from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.run.partition_task import OwnDecisionCache, SharedRecord, Task
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
@@ -285,6 +287,30 @@ class World:
         return self.published, self.dead, states, [task.inputs for task in self.tasks]
 
 
+def facts(n: int) -> list[NewRecord]:
+    """What is seen in minute `n`."""
+    at = datetime.fromtimestamp(START / 1000 + n * 60, UTC)
+    keys = tuple(Workload("prod", "shop", "Deployment", f"api-{i}").key for i in range(3))
+    scrape = MetricsScraped(at, "prod", keys, ("p",) * 3, ("app",) * 3, (0.1 + n, 0.2, 0.3), (1e8, 2e8 + n * 1e8, 3e8))
+    kill = ContainerOOMKilled(at, Workload.parse(keys[0]), POD, "app", n, Bytes(1 << 27), Bytes(1 << 27))
+    seen = (("pod-metrics", scrape), *((("oom-events", kill),) if n == 2 else ()))
+    return [CODEC.encode(event, topic=topic, key=keys[0], partition=0, source="/test") for topic, event in seen]
+
+
+def test_what_a_turn_decided_is_freed_without_a_look_for_cycles() -> None:
+    world = World(OwnDecisionCache())
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(6):
+            world.turn(START + n * 60_000, *facts(n))
+        left = [thing for thing in gc.get_objects() if isinstance(thing, RecommendationBatch)]
+    finally:
+        gc.enable()
+    assert len(world.published) > 6
+    assert not left
+
+
 def test_a_pipeline_that_knows_its_own_decisions_decides_and_remembers_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
     decode = Codec.decode
@@ -299,13 +325,7 @@ def test_a_pipeline_that_knows_its_own_decisions_decides_and_remembers_the_same(
         world = World(in_flight)
         decoded.clear()
         for n in range(6):
-            now = START + n * 60_000
-            at = datetime.fromtimestamp(now / 1000, UTC)
-            keys = tuple(Workload("prod", "shop", "Deployment", f"api-{i}").key for i in range(3))
-            scrape = MetricsScraped(at, "prod", keys, ("p",) * 3, ("app",) * 3, (0.1 + n, 0.2, 0.3), (1e8, 2e8 + n * 1e8, 3e8))
-            kill = ContainerOOMKilled(at, Workload.parse(keys[0]), POD, "app", n, Bytes(1 << 27), Bytes(1 << 27))
-            facts = (("pod-metrics", scrape), *((("oom-events", kill),) if n == 2 else ()))
-            world.turn(now, *(CODEC.encode(e, topic=t, key=keys[0], partition=0, source="/test") for t, e in facts))
+            world.turn(START + n * 60_000, *facts(n))
         seen.append(world.seen())
         counts.append(decoded.count(WIRE))
     assert seen[0] == seen[1]
