@@ -138,6 +138,15 @@ def test_consumers_load_neither_what_serves_tls_nor_what_computes_replicas() -> 
     assert _loaded("agents.processes.consumer_webhook", "numpy") == []
 
 
+def test_a_process_loads_nothing_that_its_packages_load_in_vain() -> None:
+    """What Kubernetes' client and structlog load and nobody here calls takes 5 and 3 MiB of each process."""
+    assert _loaded("agents.processes.consumer_webhook", "requests", "requests_oauthlib", "websocket") == []
+    started = [sys.executable, "-X", "importtime", "-m", "agents", "version"]
+    loaded = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    assert "structlog" in loaded
+    assert "rich.console" not in loaded
+
+
 def _loaded(part: str, *heavy: str) -> list[str]:
     """Which of these packages a process has loaded that imports this module."""
     code = f"import sys, {part}; print(*{set(heavy)} & set(sys.modules))"
