@@ -2,9 +2,12 @@
 
 A pod must fit one node, so nodes are compared as a whole and not resource by resource: a node only counts if no other one has as
 much of both.
+
+Whoever may write these facts could say that all nodes are tiny or gone, and so lower what is recommended. So a node counts as it
+was until the log has said otherwise for six hours, without a word that it is as large as before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +19,9 @@ from agents.engine.turn import Recorded
 from agents.logic.vertical.estimate_rules import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
+
+# Twice the time after which the source says again what each node has, so that a true word refutes a false one before it counts.
+DOUBTED_FOR = 6 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,17 @@ class NodeRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedNode:
+    """A node as it counts, and what the log says of it otherwise."""
+
+    room: NodeRoom
+    doubted: int | None = None
+    """Since which turn the log says without a break that it is smaller, or gone."""
+    rest: NodeRoom | None = None
+    """What it then has; None: it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodesGrown:
     """The last turn in which another node became the largest of a cluster."""
 
@@ -39,7 +56,7 @@ class NodeIndex:
     """The nodes of all clusters in a partition's facts."""
 
     def __init__(self) -> None:
-        self.table: ObjectTable[NodeRoom] = ObjectTable("nodes", NodeRoom, 16)
+        self.table: ObjectTable[CountedNode] = ObjectTable("nodes", CountedNode, 16)
         self.grown: ObjectTable[NodesGrown] = ObjectTable("grown", NodesGrown, 1)
         self._largest: dict[str, tuple[NodeRoom, ...]] | None = None
 
@@ -47,16 +64,22 @@ class NodeIndex:
         """All tables."""
         return (self.table, self.grown)
 
-    def ingest(self, records: Iterable[Recorded], turn: int) -> None:
-        """Take the records of a turn in. A node without CPU or memory, or without amounts, is ignored."""
+    def ingest(self, records: Sequence[Recorded], turn: int) -> None:
+        """Take the records of a turn in. A node that never had CPU and memory is ignored."""
+        if not records:
+            return
         clusters = set()
         before = self._known()
         for recorded in records:
             event = recorded.event
             if isinstance(event, NodeChanged):
-                clusters |= self._put(event, recorded.place)
-            elif isinstance(event, NodeRemoved) and self.table.remove(f"{event.cluster}/{event.node}"):
-                clusters.add(event.cluster)
+                cpu, memory = event.allocatable.cpu, event.allocatable.memory
+                # A node that has not reported its amounts yet has room for nothing.
+                room = NodeRoom(event.node, float(cpu), float(memory), recorded.place) if cpu and memory else None
+                clusters |= self._hear(event, room, turn)
+            elif isinstance(event, NodeRemoved):
+                clusters |= self._hear(event, None, turn)
+        clusters |= self._settle(turn)
         if not clusters:
             return
         self._largest = None
@@ -76,23 +99,44 @@ class NodeIndex:
         """The tables were loaded: what follows from them is to be made again."""
         self._largest = None
 
-    def _put(self, event: NodeChanged, place: Place) -> set[str]:
-        key, cpu, memory = f"{event.cluster}/{event.node}", event.allocatable.cpu, event.allocatable.memory
+    def _hear(self, event: NodeChanged | NodeRemoved, said: NodeRoom | None, turn: int) -> set[str]:
+        """Take in what a node is said to have, None for one that is gone; the cluster, if that counts at once."""
+        key = f"{event.cluster}/{event.node}"
         old = self.table.get(key)
-        # A node that has not reported its amounts yet has room for nothing.
-        if not cpu or not memory:
-            return {event.cluster} if self.table.remove(key) else set()
-        if old is not None and (old.cpu, old.memory) == (cpu, memory):
+        if old is None:
+            if said is None:
+                return set()
+        elif said is None or said.cpu < old.room.cpu or said.memory < old.room.memory:
+            # Another word than before begins the time again, because it must have been the same for all of it.
+            if old.doubted is None or _size(said) != _size(old.rest):
+                self.table.upsert(key, CountedNode(old.room, turn, said))
+            return set()
+        elif _size(said) == _size(old.room):
+            if old.doubted is not None:
+                self.table.upsert(key, CountedNode(old.room))
             return set()
         # A node counts until it is removed: cordons and reboots pass, and a cap that followed them would move pods for nothing.
-        self.table.upsert(key, NodeRoom(event.node, float(cpu), float(memory), place))
+        self.table.upsert(key, CountedNode(said))
         return {event.cluster}
+
+    def _settle(self, turn: int) -> set[str]:
+        """Believe what was said for long enough; the clusters whose nodes changed by that."""
+        # The source reports itself each half minute, so that this is looked at in time.
+        settled = {
+            key: node for key, node in self.table.items() if node.doubted is not None and turn - node.doubted >= DOUBTED_FOR
+        }
+        for key, node in settled.items():
+            if node.rest is None:
+                self.table.remove(key)
+            else:
+                self.table.upsert(key, CountedNode(node.rest))
+        return {cluster_of(key) for key in settled}
 
     def _known(self) -> dict[str, tuple[NodeRoom, ...]]:
         if self._largest is None:
             of: dict[str, list[NodeRoom]] = {}
             for key, node in self.table.items():
-                of.setdefault(cluster_of(key), []).append(node)
+                of.setdefault(cluster_of(key), []).append(node.room)
             self._largest = {cluster: _unmatched(nodes) for cluster, nodes in of.items()}
         return self._largest
 
@@ -105,8 +149,12 @@ def _unmatched(nodes: list[NodeRoom]) -> tuple[NodeRoom, ...]:
     return tuple(largest)
 
 
-def _sizes(nodes: tuple[NodeRoom, ...]) -> list[tuple[float, float]]:
-    return [(node.cpu, node.memory) for node in nodes]
+def _size(node: NodeRoom | None) -> tuple[float, float] | None:
+    return None if node is None else (node.cpu, node.memory)
+
+
+def _sizes(nodes: tuple[NodeRoom, ...]) -> list[tuple[float, float] | None]:
+    return [_size(node) for node in nodes]
 
 
 _RESOURCES = 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.vertical.node_caps import NodeIndex
+from agents.logic.vertical.node_caps import DOUBTED_FOR, NodeIndex
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource, OomSourceState
@@ -88,7 +88,7 @@ def test_a_pod_must_fit_one_node_and_is_measured_against_the_one_that_cuts_it_le
 def test_a_node_counts_while_it_is_there_cordoned_or_not_and_a_pod_of_another_cluster_is_not_cut() -> None:
     away = node("a", 2.0, 64.0 * GIB, schedulable=False, ready=False)
     assert said(open_stage(), away).event.because["node"]["node"] == "a"
-    for facts in ((), (away, NodeRemoved(when(START), "demo", "a")), (node("a", None, GIB),), (away, node("a", 0.0, GIB))):
+    for facts in ((), (NodeRemoved(when(START), "demo", "a"),), (node("a", None, GIB),), (node("a", 0.0, GIB),)):
         assert said(open_stage(), *facts).event.because.get("node") is None
     assert said(open_stage(), away, workload=OTHER).event.because.get("node") is None
 
@@ -120,8 +120,38 @@ def test_of_nodes_only_those_count_that_no_other_surpasses() -> None:
     assert [found.name for found in nodes.largest("demo")] == ["c", "a"]
     assert nodes.grown_since(7) == {"demo"}
     nodes.ingest(turn(START, cluster_changes=[NodeRemoved(when(START), "demo", "c")]).of("cluster-changes"), 8)
+    nodes.ingest(turn(START, cluster_changes=[report(0)]).of("cluster-changes"), 8 + DOUBTED_FOR)
     assert [found.name for found in nodes.largest("demo")] == ["d", "a"]
     assert nodes.grown_since(8) == set()
+
+
+HOUR = 60 * MINUTE
+LARGE, SMALL, GONE = node("a", 8.0, 64.0 * GIB), node("a", 2.0, 64.0 * GIB), NodeRemoved(when(START), "demo", "a")
+
+
+@pytest.mark.parametrize(
+    ("said_at", "sizes"),
+    [
+        ({0: LARGE, 1: GONE}, {6: 8.0, 7: None}),
+        ({0: LARGE, 1: SMALL, 4: SMALL}, {6: 8.0, 7: 2.0}),
+        ({0: LARGE, 1: node("a", None, None)}, {6: 8.0, 7: None}),
+        ({0: LARGE, 1: SMALL, 3: LARGE, 4: SMALL}, {7: 8.0, 9: 8.0, 10: 2.0}),
+        ({0: LARGE, 1: SMALL, 3: node("a", 1.0, GIB)}, {7: 8.0, 8: 8.0, 9: 1.0}),
+        ({0: LARGE, 1: GONE, 2: node("a", 9.0, 64.0 * GIB)}, {2: 9.0, 8: 9.0}),
+        ({0: SMALL, 1: GONE, 2: GONE, 3: LARGE, 4: GONE}, {9: 8.0, 10: None}),
+    ],
+    ids=["gone", "smaller", "without amounts", "refuted, then said again", "another word", "larger at once", "gone twice"],
+)
+def test_a_node_counts_as_it_was_until_the_log_said_otherwise_for_six_hours_without_a_break(
+    said_at: dict[int, Any], sizes: dict[int, float | None]
+) -> None:
+    nodes = NodeIndex()
+    for hour in range(max(sizes) + 1):
+        at = START + hour * HOUR
+        facts = [*([said_at[hour]] if hour in said_at else []), report(hour * 60)]
+        nodes.ingest(turn(at, cluster_changes=facts).of("cluster-changes"), at)
+        if hour in sizes:
+            assert [room.cpu for room in nodes.largest("demo")] == [size for size in [sizes[hour]] if size is not None], hour
 
 
 def report(minute: int, source: str = "kube", sees: tuple[str, ...] = ("oom-events", "pod-changes")) -> SourceReported:

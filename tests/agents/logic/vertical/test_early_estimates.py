@@ -177,14 +177,14 @@ def test_a_policy_written_as_code_is_asked_in_its_turn(place: str) -> None:
 
 MANY = [f"demo/web/Deployment/app-{n}" for n in range(30)]
 ROWS = [(workload, "a", "app", 2.0, 2.0 * GIB) for workload in MANY]
-NODE = NodeChanged(when(START), "demo", "a", Amounts(8.0, 64 * GIB))  # type: ignore[arg-type]  # units
+NODE = NodeChanged(when(START), "demo", "a", Amounts(1.5, 64 * GIB))  # type: ignore[arg-type]  # units
 
 
 @pytest.mark.parametrize("moment", [70, 74, 78])
 @pytest.mark.parametrize(
     ("changed", "surprise", "about"),
     [
-        ({"node_cap": True}, [("cluster-changes", replace(NODE, allocatable=Amounts(1.0, GIB)))], MANY),
+        ({"node_cap": True}, [("cluster-changes", replace(NODE, allocatable=Amounts(8.0, 64 * GIB)))], MANY),
         ({}, [("policies", VerticalPolicyChanged(when(START), "demo/*", "1", containers=(ContainerPolicy(mode=OFF),)))], MANY),
         (
             {},
@@ -195,7 +195,7 @@ NODE = NodeChanged(when(START), "demo", "a", Amounts(8.0, 64 * GIB))  # type: ig
         ({}, [("oom-events", (OWNERS[2], "app"))], [OWNERS[2].key]),
         ({"memory_window": 60.0, "memory_windows": 1}, [], MANY),
     ],
-    ids=["a smaller node", "all turned off", "one turned off", "more usage", "a kill", "the hour, in which all usage expires"],
+    ids=["a larger node", "all turned off", "one turned off", "more usage", "a kill", "the hour, in which all usage expires"],
 )
 def test_what_changes_after_quiet_minutes_counts_for_what_was_estimated_before(
     changed: Any, surprise: Any, about: Any, moment: int

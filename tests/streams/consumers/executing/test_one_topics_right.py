@@ -16,7 +16,7 @@ from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
-from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeChanged
+from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeChanged, NodeRemoved
 from schemas.facts.replica_scaling import LoadScraped, series_id
 from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import ResourceQuotaChanged
@@ -322,25 +322,38 @@ def test_cluster_changes_a_false_report_of_a_blind_source_lets_turns_go_on_with_
     assert planned(SourceReported(when(NOON + 120 * MINUTE), "demo", "mallory", ("pod-changes",)))
 
 
-def test_cluster_changes_false_nodes_lower_what_is_recommended_and_pods_down_to_the_minimum_of_their_policy() -> None:
-    least = Amounts(Cores(0.75), Bytes(700 * MIB))
+@pytest.mark.parametrize("refuted", [True, False], ids=["beside a source", "without one for six hours"])
+def test_cluster_changes_false_nodes_lower_what_is_recommended_only_where_no_source_refutes_them(*, refuted: bool) -> None:
+    least, tiny = Amounts(Cores(0.75), Bytes(700 * MIB)), Amounts(Cores(0.05), Bytes(64 * MIB))
     policy = VerticalPolicyChanged(when(NOON), "*", "1", UpdateMode.IN_PLACE, (ContainerPolicy("*", min_allowed=least),))
     pods = [pod(f"p{number}", NOON) for number in range(20)]
+    true = [NodeChanged(when(NOON), "demo", name, Amounts(Cores(16.0), Bytes(65536 * MIB))) for name in ("n0", "n1")]
     recommender, updater = Recommender(VerticalSettings(), 0), Updater(UpdateSettings(), 0)
-    recommender.step(turn(NOON, policies=[policy], pod_changes=pods))
+    recommender.step(turn(NOON, policies=[policy], pod_changes=pods, cluster_changes=true))
     apply = ControlChanged(when(NOON), "demo", Mode.APPLY)
-    updater.step(turn(NOON, policies=[policy], control=[apply], pod_changes_by_cluster=pods))
+    updater.step(turn(NOON, policies=[policy], pod_changes_by_cluster=pods))
     planned, recommended = [], set()
-    for minute in range(1, 30):
-        at = NOON + minute * MINUTE
+    for minutes in range(5, 24 * 60, 5):
+        at = NOON + minutes * MINUTE
+        facts = [NodeChanged(when(at), "demo", name, tiny) for name in ("n0", "mallory")] + [NodeRemoved(when(at), "demo", "n1")]
+        if minutes % 180 == 0 and refuted:
+            facts += true  # the source says each node again in three hours, and here the forger writes right before it
+        if minutes == 200:
+            facts.append(NodeChanged(when(at), "demo", "n0", Amounts(Cores(99.0), Bytes(1 << 40))))
         used = scrape(at, [(API.key, "p0", "app", 1.0, 1e9)])
-        forged = [NodeChanged(when(at), "demo", "mallory", Amounts(Cores(0.05), Bytes(64 * MIB)))] * (minute == 1)
-        said = [each.event for each in recommender.step(turn(at, pod_metrics=[used], cluster_changes=forged))]
+        said = [each.event for each in recommender.step(turn(at, pod_metrics=[used], cluster_changes=facts))]
         advice = [event for event in said if isinstance(event, RequestsRecommended)]
         recommended |= {event.containers[0].target for event in advice}
-        planned += [each.event for each in updater.step(turn(at, recommendations_by_cluster=advice))]
-    assert recommended == {Amounts(Cores(0.05), Bytes(64 * MIB))}
-    assert {plan.requests["app"] for plan in planned if isinstance(plan, ResizePlanned)} == {least}
+        switch = [apply] if minutes == 12 * 60 else []
+        seen = SourceReported(when(at), "demo", "kube", ("pod-changes",))
+        decided = updater.step(turn(at, recommendations_by_cluster=advice, control=switch, cluster_changes=[seen]))
+        planned += [each.event for each in decided]
+    requests = {plan.requests["app"] for plan in planned if isinstance(plan, ResizePlanned) and plan.because["mode"] == "apply"}
+    if refuted:
+        assert min(target.cpu for target in [*recommended, *requests] if target.cpu) > 1.0
+    else:
+        assert tiny in recommended
+        assert requests == {least}
 
 
 MOST = ContainerPolicy("*", max_allowed=Amounts(Cores(0.01), None))
