@@ -9,6 +9,7 @@ from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions import Decision
 from schemas.names import Place
+from schemas.plain_json import WrittenEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class DeferredDecision(Protocol):
     @property
     def event(self) -> Decision:
         """The event; built once."""
+
+    @property
+    def written(self) -> WrittenEvent:
+        """The same as a log has it, written without building it."""
 
     @property
     def cause(self) -> tuple[Place, ...]:
@@ -155,6 +160,11 @@ class Decided:
     event: Decision
     cause: tuple[Place, ...] = ()
 
+    @property
+    def written(self) -> Decision | WrittenEvent:
+        """What is to be put into the log."""
+        return self.event
+
 
 class DeferredDecided(Decided):
     """A decision that is built when somebody reads it."""
@@ -172,6 +182,11 @@ class DeferredDecided(Decided):
     def event(self) -> Decision:
         """The event; built at the first access."""
         return self.deferred.event
+
+    @property
+    def written(self) -> WrittenEvent:
+        """What is to be put into the log."""
+        return self.deferred.written
 
     @property
     def cause(self) -> tuple[Place, ...]:

@@ -191,6 +191,7 @@ class Task:
         self.inputs, self.epochs = self._continued(inputs, turn), EpochsRead(epochs)
         self._name = TaskSource(stage.name, partition)
         self.source = str(self._name)
+        self._vouched: tuple[Event | None, bool] = None, False
 
     @property
     def turn(self) -> int:
@@ -248,37 +249,44 @@ class Task:
         cut = self.aligner.next_turn()
         if cut is None:
             return None
-        self._note_epochs(cut)
         dead: list[NewRecord] = []
+        inputs: dict[str, list[Recorded]] = {}
+        # Most turns of a quiet log have nothing in them.
         if any(cut.records.values()):
+            self._note_epochs(cut)
             self.inputs = self.inputs.after(
                 cut.number, {name: list(map(_digest, of_input)) for name, of_input in cut.records.items()}
             )
-        turn = Turn(cut.number, self._decode(cut, dead))
+            inputs = self._decode(cut, dead)
+        if self.tick is not None:
+            self.epochs.take(CLOCK, cut.epoch, self.tick[0] + 1)
+        turn = Turn(cut.number, inputs)
         decisions = [self._encode(decided) for decided in self.state.step(turn)]
-        count = sum(len(records) for records in turn.inputs.values())
+        count = sum(map(len, inputs.values()))
         # Only a turn can say which plans it made; a consumer cannot recompute it.
         vouched = attested(decisions, task=self._name, turn=cut.number, topics=self.topics, codec=self.codec)
         return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn), vouched)
 
     def _note_epochs(self, cut: TurnRecords[Record]) -> None:
-        """Note under which leaders the records of a turn, and its tick, were read."""
+        """Note under which leaders the records of a turn were read."""
         for name, records in cut.records.items():
             # Within one leader's time the last record says it all.
             alike = len(records) > 0 and records[0].epoch == records[-1].epoch
             for record in records[-1:] if alike else records:
                 self.epochs.take(name, record.epoch, record.last_offset + 1)
-        if self.tick is not None:
-            self.epochs.take(CLOCK, cut.epoch, self.tick[0] + 1)
 
     def _encode(self, decided: Decided) -> NewRecord:
-        event, partition = decided.event, self.topics.partition_of(decided.key)
+        topic, key, partition = decided.topic, decided.key, self.topics.partition_of(decided.key)
         record = self.codec.encode(
-            event, topic=decided.topic, key=decided.key, partition=partition, source=self.source, cause=decided.cause
+            decided.written, topic=topic, key=key, partition=partition, source=self.source, cause=decided.cause
         )
         in_flight = self.in_flight
-        if in_flight is not None and in_flight.follows(record) and self.stage.vouches(event):
-            in_flight.publish(record, event, self.stage.refuse)
+        if in_flight is not None and in_flight.follows(record):
+            event = decided.event
+            if event is not self._vouched[0]:  # one that goes to two topics is looked at once
+                self._vouched = event, self.stage.vouches(event)
+            if self._vouched[1]:
+                in_flight.publish(record, event, self.stage.refuse)
         return record
 
     def _rules(self, turn: Turn) -> RecordedRulesChange | None:

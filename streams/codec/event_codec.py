@@ -21,6 +21,7 @@ from schemas import event_bounds, plain_json
 from schemas.catalogue import CATALOGUE, Catalogue, Event, EventBody, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
+from schemas.plain_json import WrittenEvent
 from streams import typed_json
 from streams.codec import dead_letters
 from streams.codec.headers import cause_headers, causes, header, is_of_a_clock
@@ -45,41 +46,38 @@ class Codec:
         self._scrapes = ScrapeCodec()
         self._decoders: dict[str, Callable[[bytes], Event]] = {}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
-        self._last_written: tuple[Event | None, bytes] = (None, b"")
+        self._last_written: tuple[Event, WrittenEvent] | tuple[None, None] = (None, None)
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
-        self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
+        self, event: Event | WrittenEvent, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
     ) -> NewRecord:
         """The record of an event. `topic` is a short name. Raises KeyError for a class that is not in the catalogue.
 
         Raises ValueError for a time without offset, TypeError for what JSON cannot carry; both are bugs.
         """
-        if event.at.tzinfo is None:
-            raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
-        kind = self._kinds[type(event)]
-        value = self._value(event)
-        given = getattr(event, "id", None)
+        written = event if isinstance(event, WrittenEvent) else self._written(event)
+        kind, subject = self._kinds[written.kind], key.encode()
         headers: Headers = (
             _CONTENT_TYPE,
             _SPEC_VERSION,
-            ("ce_id", (_id(kind, event, value, partition) if given is None else given).encode()),
+            ("ce_id", (_id(kind, written, partition) if written.id is None else written.id).encode()),
             ("ce_type", self._types[kind.name]),
             ("ce_source", source.encode()),
-            ("ce_subject", key.encode()),
-            ("ce_time", time_bytes(event.at)),
+            ("ce_subject", subject),
+            ("ce_time", time_bytes(written.at)),
+            *(cause_headers(tuple(cause)) if cause else ()),
         )
-        if cause:
-            headers = (*headers, *cause_headers(tuple(cause)))
-        return NewRecord(self._topics.wire(topic), partition, key.encode(), value, headers)
+        return NewRecord(self._topics.wire(topic), partition, subject, written.body, headers)
 
-    def _value(self, event: Event) -> bytes:
-        """The body of an event."""
-        if event is not self._last_written[0]:  # an event that goes to two topics, one after the other, is written once
-            self._last_written = (
-                event,
-                self._scrapes.encode(event) if isinstance(event, MetricsScraped) else plain_json.dumps(event),
-            )
-        return self._last_written[1]
+    def _written(self, event: Event) -> WrittenEvent:
+        last, written = self._last_written
+        if written is None or event is not last:  # an event that goes to two topics, one after the other, is written once
+            if event.at.tzinfo is None:
+                raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
+            body = self._scrapes.encode(event) if isinstance(event, MetricsScraped) else plain_json.dumps(event)
+            written = WrittenEvent(type(event), getattr(event, "id", None), event.at, body)
+            self._last_written = event, written
+        return written
 
     def encode_for_all(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
         """The records of an event that every partition needs, one copy for each. Raises what `encode` raises."""
@@ -122,7 +120,7 @@ class Codec:
             raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
         kind, version = self._kind(record)
         value = record.value if version == kind.version else self._lift(kind, version, record.value)
-        body: dict[str, object] = orjson.loads(self._value(self._decoder(kind)(value)))
+        body: dict[str, object] = orjson.loads(self._written(self._decoder(kind)(value)).body)
         had = orjson.loads(value).keys()
         return {name: content for name, content in body.items() if name in had}
 
@@ -222,11 +220,11 @@ def _only_new_fields(body: EventBody) -> EventBody:
     return body
 
 
-def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
+def _id(kind: Kind, written: WrittenEvent, partition: int) -> str:
     """The id of an event without one of its own: for a scrape partition, time and checksum, else a hash of the content."""
-    if isinstance(event, MetricsScraped):
-        return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
-    return f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"
+    if kind.event is MetricsScraped:
+        return f"{kind.name}/{partition}/{time_bytes(written.at).decode()}/{crc32(written.body):08x}"
+    return f"{kind.name}/{blake2b(written.body, digest_size=16).hexdigest()}"
 
 
 def time_bytes(at: datetime) -> bytes:

@@ -131,7 +131,7 @@ def statements(count: int, rounds: int = 10) -> float:
 
     def write(decided: Sequence[Decided]) -> None:
         for each in decided:
-            codec.encode(each.event, topic=each.topic, key=each.key, partition=0, source="/bench", cause=each.cause)
+            codec.encode(each.written, topic=each.topic, key=each.key, partition=0, source="/bench", cause=each.cause)
 
     with python_gc.held():
         for _ in range(rounds):

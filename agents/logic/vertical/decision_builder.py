@@ -4,27 +4,22 @@ Numbers are taken out of the arrays for all decisions of a turn at once. What is
 cited, not repeated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from math import isnan
-from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
-import orjson
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
-from agents.logic.usage.buckets import Buckets, cpu_buckets, memory_buckets
-from agents.logic.usage.container_usage import UsageSettings
-from agents.logic.vertical.aggregated_usage import REACHED
-from agents.logic.vertical.estimate_rules import MILLI, RuleExplanations, own_rules
+from agents.logic.vertical.decision_texts import BODY, amount_texts, json_text, reason_texts
+from agents.logic.vertical.estimate_rules import MILLI
 from agents.logic.vertical.memory_leaks import LeakChange
 from agents.logic.vertical.node_caps import NodeRoom
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.vertical_settings import ADAPTIVE, NAME, VerticalSettings
-from schemas import plain_json, times
 from schemas.decisions.recommendations import (
     Because,
     CitedRules,
@@ -38,13 +33,9 @@ from schemas.decisions.recommendations import (
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
-from schemas.plain_json import JsonObject
-from schemas.times import NEVER
+from schemas.plain_json import JsonObject, WrittenEvent, joined, quoted
 from schemas.units import Bytes, Cores
 
-A = TypeVar("A", Cores, Bytes)
-
-_CPU_BUCKETS, _MEMORY_BUCKETS = cpu_buckets(UsageSettings().growth), memory_buckets(UsageSettings().growth)
 _SCALES = np.array([MILLI if name.endswith("cpu") else 1.0 for name in AMOUNTS])
 
 
@@ -82,7 +73,18 @@ class Grounds:
     @property
     def cause(self) -> tuple[Place, ...]:
         """All places: policy, OOM kill, node and scrapes."""
-        return (*(record.place for record in (self.policy, self.oom) if record), *self.places)
+        first = () if self.policy is None else (self.policy.place,)
+        return (*first, *self.places) if self.oom is None else (*first, self.oom.place, *self.places)
+
+    @property
+    def other_recommender(self) -> str:
+        """The recommender that the VPA names, if it is not ours."""
+        return "" if self.policy is None else self.policy.policy.other_recommender
+
+    @property
+    def last_oom(self) -> LastOomKill | None:
+        """The last OOM kill, as a decision describes it."""
+        return None if self.oom is None else self.oom.described
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class DecisionBuilder:
     settings: VerticalSettings
     cited: CitedRules | None
 
+    def id_of(self, workload: str) -> str:
+        """The id of the decision about one workload."""
+        return str(DecisionId(NAME, self.partition, self.turn.number, "requests", workload))
+
     def event(
         self,
         workload: str,
@@ -104,16 +110,16 @@ class DecisionBuilder:
     ) -> RequestsRecommended:
         """The decision about one workload. `nodes`: those that it was cut down to, by resource."""
         return RequestsRecommended(
-            id=str(DecisionId(NAME, self.partition, self.turn.number, "requests", workload)),
+            id=self.id_of(workload),
             at=self.turn.at,
             workload=_parsed(workload),
             containers=tuple(amounts),
             because=because,
             pods=grounds.pods,
-            last_oom=None if grounds.oom is None else grounds.oom.described,
+            last_oom=grounds.last_oom,
             oom_source=grounds.oom_source,
             rules=self.cited,
-            other_recommender="" if grounds.policy is None else grounds.policy.policy.other_recommender,
+            other_recommender=grounds.other_recommender,
             leaks=grounds.leaks,
             nodes=nodes or {},
         )
@@ -158,7 +164,9 @@ class RecommendationBatch:
         """Of each subject; set once, before a decision is asked for."""
         self.explained: Mapping[int, Mapping[str, object]] = {}
         """By number among `places`, what a policy written as code says of its grounds; set once as well."""
-        self._made: dict[int, DeferredRecommendation] = {}
+        # Weak, because a cycle of batch and decision would keep all texts of a turn until cycles are looked for: a worker that is
+        # far behind does that once in a million objects.
+        self._made: WeakValueDictionary[int, DeferredRecommendation] = WeakValueDictionary()
 
     @property
     def turn(self) -> int:
@@ -176,14 +184,69 @@ class RecommendationBatch:
     @cached_property
     def numbers(self) -> "UsageNumbers":
         """The numbers of each container as plain values."""
-        return UsageNumbers(self.done, self.builder.settings, self.places)
+        return UsageNumbers(self.done, self.places)
 
-    def decided_by(self, names: Sequence[str], places: Sequence[int]) -> Mapping[str, object]:
+    def named(self, number: int) -> list[tuple[int, str]]:
+        """The containers of a decision: the place of each in the batch, and its name."""
+        return [(place, self.containers[place][1]) for place in range(self.begins[number], self.begins[number + 1])]
+
+    @cached_property
+    def because(self) -> list[str]:
+        """The grounds of each decision, as the log has them."""
+        reasons, made = reason_texts(self.done, self.builder.settings, self.places), list[str]()
+        for number, grounds in enumerate(self.grounds):
+            named = self.named(number)
+            containers = joined({name: reasons[place] for place, name in named})
+            rare = {
+                **self.builder.inline(),
+                **self.numbers.node(named[0][0]),
+                **self._decided_by(named),
+                **({"left_out": grounds.left_out} if grounds.left_out else {}),
+                **({"floors": grounds.floors} if grounds.floors else {}),
+            }
+            policy = json_text(body(grounds.policy))
+            if rare:
+                others = {name: json_text(content) for name, content in rare.items()}
+                made.append(joined({"containers": containers, "policy": policy, **others}))
+            else:
+                made.append(f'{{"containers":{containers},"policy":{policy}}}')
+        return made
+
+    @cached_property
+    def written(self) -> list[WrittenEvent]:
+        """Each decision as the log has it: what its event would be written as, without building it."""
+        builder, at = self.builder, self.builder.turn.at
+        amounts, because = amount_texts(self.done, self.places, [name for _, name in self.containers]), self.because
+        at_text, rules, prefix, made = json_text(at), json_text(builder.cited), builder.id_of(""), list[WrittenEvent]()
+        source: OomSource | None = None
+        source_text = "null"
+        for number, (subject, grounds) in enumerate(zip(self.subjects, self.grounds, strict=True)):
+            if grounds.oom_source is not source:  # one object for all workloads of a cluster
+                source, source_text = grounds.oom_source, json_text(grounds.oom_source)
+            ident = prefix + subject
+            text = BODY % (
+                json_text(ident),
+                at_text,
+                _workload_text(subject),
+                ",".join(amounts[self.begins[number] : self.begins[number + 1]]),
+                because[number],
+                grounds.pods,
+                "null" if grounds.oom is None else json_text(grounds.last_oom),
+                source_text,
+                rules,
+                quoted(grounds.other_recommender),
+                json_text(grounds.leaks) if grounds.leaks else "[]",
+                json_text(self.numbers.nodes(self.begins[number])),
+            )
+            made.append(WrittenEvent(RequestsRecommended, ident, at, text.encode()))
+        return made
+
+    def _decided_by(self, named: Sequence[tuple[int, str]]) -> Mapping[str, object]:
         """The entry in `because` for policies written as code; nothing for the built-in estimator.
 
-        `names` are the containers at `places` of the batch. `policy_grounds` has the numbers that a policy explains itself by.
+        `policy_grounds` has the numbers that a policy explains itself by.
         """
-        grounds = {name: self.explained[place] for name, place in zip(names, places, strict=True) if place in self.explained}
+        grounds = {name: self.explained[place] for place, name in named if place in self.explained}
         policy = self.builder.settings.policy or (ADAPTIVE if grounds else "")
         fault = {"policy_fault": f"{self.done.fault}; the built-in estimator decided"} if self.done.fault else {}
         return {"decided_by": policy, **fault, **({"policy_grounds": grounds} if grounds else {})} if policy or fault else {}
@@ -196,7 +259,7 @@ class RecommendationBatch:
 class DeferredRecommendation:
     """The decision about one workload of a batch, built on demand."""
 
-    __slots__ = ("_event", "_number", "_of", "cause", "subject", "turn")
+    __slots__ = ("__weakref__", "_event", "_number", "_of", "cause", "subject", "turn")
 
     def __init__(self, of: RecommendationBatch, number: int) -> None:
         self._of, self._number, self.subject, self.turn = of, number, of.subjects[number], of.turn
@@ -209,31 +272,23 @@ class DeferredRecommendation:
         """The event; built once."""
         if self._event is None:
             self._event = self._build()
-            # The batch holds this decision, and a cycle of the two would keep all texts of the turn until cycles are looked for:
-            # a worker that is far behind does that once in a million objects.
-            del self._of
         return self._event
 
+    @property
+    def written(self) -> WrittenEvent:
+        """The same as a log has it."""
+        return self._of.written[self._number]
+
     def _build(self) -> RequestsRecommended:
-        of, grounds = self._of, self._of.grounds[self._number]
-        places = range(of.begins[self._number], of.begins[self._number + 1])
-        names = [of.containers[place][1] for place in places]
+        of, number = self._of, self._number
+        amounts = [of.numbers.container(place, name) for place, name in of.named(number)]
 
         # Most readers of decisions only read the amounts, so this text is written when it is first needed.
         def because() -> bytes:
-            content = {
-                **of.builder.inline(),
-                "containers": {name: of.numbers.reasons(place) for name, place in zip(names, places, strict=True)},
-                "policy": body(grounds.policy),
-                **of.numbers.node(places[0]),
-                **of.decided_by(names, places),
-                **({"left_out": grounds.left_out} if grounds.left_out else {}),
-                **({"floors": grounds.floors} if grounds.floors else {}),
-            }
-            return plain_json.dumps(content)
+            return of.because[number].encode()
 
-        amounts = [of.numbers.container(place, name) for name, place in zip(names, places, strict=True)]
-        return of.builder.event(self.subject, grounds, amounts, JsonObject(because), of.numbers.nodes(places[0]))
+        nodes = of.numbers.nodes(of.begins[number])
+        return of.builder.event(self.subject, of.grounds[number], amounts, JsonObject(because), nodes)
 
 
 class UsageNumbers:
@@ -242,19 +297,13 @@ class UsageNumbers:
     Columns become lists when the first of their numbers is asked for.
     """
 
-    def __init__(self, done: Recommendation, settings: VerticalSettings, places: Indices) -> None:
+    def __init__(self, done: Recommendation, places: Indices) -> None:
         self._done, self._places = done, places
-        self._own = own_rules(settings)
 
     def container(self, place: int, name: str) -> ContainerRecommendation:
         """The four amounts of a container: lower, target, upper and uncapped target."""
         cores, memory = self._amounts
         return ContainerRecommendation(name, *map(Amounts, cores[place], memory[place]))
-
-    def reasons(self, place: int) -> orjson.Fragment:
-        """The numbers under the amounts of a container, as `_layout` has them."""
-        # The texts of a thousand containers are made a column at a time, and put into their layout by one `%`.
-        return orjson.Fragment(self._layouts[place] % self._columns[place])
 
     def node(self, place: int) -> dict[str, object]:
         """The node that a container's pod was cut down to, and the pod's sums that exceed it; empty for a pod that fits."""
@@ -279,90 +328,23 @@ class UsageNumbers:
         return room, {**cpu, **memory}
 
     @cached_property
-    def _amounts(self) -> "tuple[list[list[Cores | None]], list[list[Bytes | None]]]":
-        """Cores and bytes of each container: lower, target, upper, uncapped."""
+    def _amounts(self) -> tuple[list[list[Cores | None]], list[list[Bytes | None]]]:
+        """Cores and bytes of each container: lower, target, upper, uncapped; None for those that are unknown."""
         amounts, uncapped = self._done.amounts[self._places], self._done.uncapped[self._places]
         cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
         memory = np.column_stack([amounts[:, 3:], uncapped[:, 1]])
-        return _known(cores, Cores), _known(memory, lambda amount: Bytes(int(amount)))
-
-    @cached_property
-    def _layouts(self) -> list[str]:
-        """The layout of each container. Nearly all have the same rules, and those that are equal share one."""
-        rules, layouts = self._done.of.rules[self._places], dict[bytes, str]()
-        rows = [row.tobytes() for row in rules]
-        for place, row in enumerate(rows):
-            if row not in layouts:
-                layouts[row] = plain_json.dumps(_layout(self._own.differing(rules[place].tolist()))).decode()
-        return [layouts[row] for row in rows]
-
-    @cached_property
-    def _columns(self) -> list[tuple[str, ...]]:
-        """The numbers of each container as texts, in the order in which its layout, with its names sorted, wants them."""
-        done, places = self._done, self._places
-        evidence = done.evidence
-        columns = [
-            *_resource_columns(done, 0, places, _CPU_BUCKETS),
-            list(map(_time, evidence.first[places].tolist())),
-            list(map(_time, evidence.last[places].tolist())),
-            *_resource_columns(done, 1, places, _MEMORY_BUCKETS),
-            _texts(evidence.count[places].astype(np.int64)),
-        ]
-        return list(zip(*columns, strict=True))
-
-
-_HERE = orjson.Fragment("%s")
-_RESOURCE: Mapping[str, object] = {
-    "confidence": _HERE,
-    "minimum": _HERE,
-    "percentiles": {"lower": _HERE, "target": _HERE, "upper": _HERE},
-    "reached": dict.fromkeys(map(str, REACHED), _HERE),
-}
-
-
-def _layout(differing: RuleExplanations) -> Mapping[str, object]:
-    """Where each number stands.
-
-    `reached` says how much was used in a share of the time, or more (of memory, of its daily peaks); old samples lose weight.
-    `shares` (percentiles) and `margin` are there if a policy changes them from the settings, bounds if there are any. CPU is in
-    cores, memory in bytes.
-    """
-    return {
-        "samples": _HERE,
-        "first": _HERE,
-        "last": _HERE,
-        "cpu": {**_RESOURCE, **differing.cpu},
-        "memory": {**_RESOURCE, **differing.memory},
-        **differing.container,
-    }
-
-
-def _resource_columns(done: Recommendation, resource: int, places: Indices, buckets: Buckets) -> Iterator[list[str]]:
-    """Those of CPU (0) or memory (1), in the order of their sorted names."""
-    estimate, scale = (done.cpu, MILLI) if resource == 0 else (done.memory, 1.0)
-    yield _texts(estimate.confidence[places])
-    yield _texts(estimate.minimum[places] / scale)
-    yield from (_texts(percentile[places]) for percentile in estimate.percentiles)
-    for _, ends in sorted(zip(map(str, REACHED), done.evidence.reached[resource], strict=True)):
-        # A percentile is the end of its bucket; what was certainly reached is where that bucket starts.
-        yield _texts(buckets.starts[np.maximum(np.searchsorted(buckets.starts, ends[places]) - 1, 0)])
-
-
-def _texts(column: Floats | Indices) -> list[str]:
-    """The numbers as JSON; `null` for NaN."""
-    return plain_json.dumps(np.ascontiguousarray(column)).decode()[1:-1].split(",")
-
-
-def _known(amounts: Floats, unit: Callable[[float], A]) -> list[list[A | None]]:
-    """The amounts as plain values of their unit, row by row; None for those that are unknown."""
-    return [[None if isnan(amount) else unit(amount) for amount in row] for row in amounts.tolist()]
-
-
-@lru_cache(maxsize=4096)
-def _time(seconds: float) -> str:
-    return "null" if seconds == NEVER else f'"{times.rfc3339(times.from_seconds(seconds))}"'
+        whole = np.nan_to_num(memory).astype(np.int64)
+        return (
+            np.where(np.isnan(cores), None, cores.astype(object)).tolist(),
+            np.where(np.isnan(memory), None, whole.astype(object)).tolist(),
+        )
 
 
 @lru_cache(maxsize=1 << 16)
 def _parsed(workload: str) -> Workload:
     return Workload.parse(workload)
+
+
+@lru_cache(maxsize=1 << 16)
+def _workload_text(workload: str) -> str:
+    return json_text(_parsed(workload))

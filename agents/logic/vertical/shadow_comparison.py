@@ -25,7 +25,7 @@ class ShadowComparison:
     def decided(self) -> Iterator[Decided]:
         """Two decisions about each workload that is announced."""
         places = self.batch.places
-        theirs = UsageNumbers(self.shadow, self.batch.builder.settings, places)
+        theirs = UsageNumbers(self.shadow, places)
         for number, subject in enumerate(self.batch.subjects):
             containers = range(self.batch.begins[number], self.batch.begins[number + 1])
             names = [self.batch.containers[place][1] for place in containers]

@@ -180,7 +180,7 @@ def test_amounts_and_texts_are_upstreams(vector: Json) -> None:
     containers = [members.names[member][1] for member in these.members.tolist()]
     done = recommend(run.usage, members, these, EstimationRules(chosen))
     assert unrounded(done, containers) == (expected["amounts"] or {})
-    numbers = decision_builder.UsageNumbers(done, chosen, np.arange(len(these.members)))
+    numbers = decision_builder.UsageNumbers(done, np.arange(len(these.members)))
     found = [
         msgspec.to_builtins(container_resources(numbers.container(i, name), humanize=chosen.humanize_memory))
         for i, name in enumerate(containers)
