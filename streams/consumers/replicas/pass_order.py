@@ -11,7 +11,7 @@ from datetime import datetime
 from schemas.decisions.replica_plans import LoadForecast, ReplicasRefused
 from schemas.outcomes import ActionFinished, ObjectChange
 from schemas.policies.ehpa import EhpaChanged
-from streams.consumers.replicas.ehpa_status import ScalingDecision
+from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.errors import EdgeError
 
 _PASS_GUARDS = ("paused", "rival")
