@@ -346,9 +346,9 @@ def test_however_small_the_budget_every_turn_ends_and_what_waits_for_a_tick_is_b
 
 
 def test_what_fills_the_buffer_while_no_clock_ticks_is_said_by_readiness_and_a_metric(site: Site) -> None:
+    now = 0.0
     site.host.observer = observer = WorkerObserver(site.host.plan, clock=lambda: now)
     where = {"stage": "recommender", "partition": "0", "topic": "policies"}
-    now = 0.0
     for offset in range(10):
         site.came("policies", offset)
     now = 4.9
