@@ -334,10 +334,10 @@ class UsageNumbers:
         cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
         memory = np.column_stack([amounts[:, 3:], uncapped[:, 1]])
         whole = np.nan_to_num(memory).astype(np.int64)
-        return (
-            np.where(np.isnan(cores), None, cores.astype(object)).tolist(),
-            np.where(np.isnan(memory), None, whole.astype(object)).tolist(),
-        )
+        plain = cores.astype(object), whole.astype(object)
+        for values, amounts_of in zip(plain, (cores, memory), strict=True):
+            values[np.isnan(amounts_of)] = None
+        return plain[0].tolist(), plain[1].tolist()
 
 
 @lru_cache(maxsize=1 << 16)

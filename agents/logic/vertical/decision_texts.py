@@ -4,6 +4,7 @@ The texts are those that `plain_json.dumps` writes of the event, without buildin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +32,8 @@ def json_text(value: object) -> str:
 
 
 _HERE: Any = orjson.Fragment("%s")
-BODY = json_text(RequestsRecommended(*[_HERE] * 3, (_HERE,), *[_HERE] * 8))
+_FIELDS = {field.name: _HERE for field in fields(RequestsRecommended)}
+BODY = json_text(RequestsRecommended(**{**_FIELDS, "containers": (_HERE,)}))
 """A recommendation with `%s` for the text of each field, and for those of its containers."""
 _BOTH = Amounts(_HERE, _HERE)
 _CONTAINER = json_text(ContainerRecommendation(_HERE, _BOTH, _BOTH, _BOTH, _BOTH))
