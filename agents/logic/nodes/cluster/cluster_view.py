@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Self
 
 from agents.logic.guards import shared_guards
@@ -67,6 +68,9 @@ class ClusterView:
     """By the key of each CapacityBuffer: what its status is to show."""
 
 
+_by_name = attrgetter("instance")
+
+
 def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float) -> ClusterView:
     """The cluster as the facts and our own open plans have it."""
     prefix = f"{cluster}/"
@@ -78,8 +82,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     taken = {claim.provider_id for claim in claims.values()}
     shared = _shared(claims, nodes)
     instance_of = {name: instance for name, instance in claims.items() if name not in shared}
-    by_name = sorted(instances, key=lambda instance: instance.instance)
-    unregistered = {instance.instance: instance for instance in by_name if instance.provider_id not in taken}
+    unregistered = {seen.instance: seen for seen in sorted(instances, key=_by_name) if seen.provider_id not in taken}
     facts = _counted(groups, instances)
     learned = {fact.group: state.patterns.get(prefix + fact.group) for fact in facts}
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
