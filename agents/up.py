@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.commands.change import topics
 from agents.commands.recommend import recommendations_command
 from agents.commands.status import status
-from agents.processes import process_telemetry
+from agents.processes import dependency_probes
 from agents.processes.child_processes import ChildProcesses
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, loading, log_factory, setting_texts
@@ -69,7 +69,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
         note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={ours.cluster.name}")
         note(f"watching {cluster_factory.address(settings.cluster)}, called '{ours.cluster.name}' in the log (cluster.name)")
-        for blindness in process_telemetry.unseen(settings):
+        for blindness in dependency_probes.unseen(settings):
             note(f"{blindness}; `ullage doctor` says what to do")
         with log_factory.log(ours) as log, shown(live=live) as show:
             for screen in _screens(log, ours, children):
@@ -79,7 +79,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
 def _require_cluster(settings: Settings) -> None:
     """Raises BadInput for a cluster that does not answer; from background processes the user would not learn that."""
     try:
-        process_telemetry.api_server(settings)()
+        dependency_probes.api_server(settings)()
     except EdgeError as error:
         raise BadInput(f"the cluster cannot be watched: {error}. `ullage doctor` looks at it more closely") from error
 

@@ -86,7 +86,7 @@ def told(what: str) -> list[float]:
                 bounded_decompression.MOST_PIECES,
             ],
         ),
-        ("input of a stage that is ahead of the clock", [Settings().worker.buffer]),
+        ("inputs of a worker that are ahead of the clock", [Settings().worker.buffer]),
     ],
 )
 def test_the_table_tells_the_bounds_that_hold(what: str, are: list[float]) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
-from agents.processes import process_telemetry
+from agents.processes import dependency_probes
 from agents.processes.process_lease import holder_lease, real_time, webhook_leases
 from agents.processes.process_telemetry import await_fitting, telemetry_for
 from agents.processes.signals import pause, until_stopped
@@ -192,7 +192,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
     if "expander" in names:
         server(settings)  # refuses settings before anything is waited for, as the next line does
-    aws = process_telemetry.aws(settings) if "asg" in names else None
+    aws = dependency_probes.aws(settings) if "asg" in names else None
     stop = threading.Event()
     topics = log_factory.topics(settings)
     ready = _Readiness()
@@ -213,8 +213,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             require_same_recommender(opened(), settings)
         _watch_cluster(telemetry.dependencies, names, settings)
         if aws is not None:
-            telemetry.dependencies.watch(process_telemetry.AWS, aws)
-            telemetry.dependencies.watch(process_telemetry.RIGHTS_IN_CLUSTER, process_telemetry.rights(settings, "consumer asg"))
+            telemetry.dependencies.watch(dependency_probes.AWS, aws)
+            telemetry.dependencies.watch(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers
         if isinstance(status := consumers.get("status"), StatusConsumer):
@@ -239,9 +239,9 @@ def run(settings: Settings, names: Sequence[str]) -> None:
 def _watch_cluster(dependencies: DependencyMonitor, names: Sequence[str], settings: Settings) -> None:
     """Look at the API server, and at the webhook where pods are evicted, as far as these consumers need them."""
     if of_cluster(names):
-        dependencies.watch(process_telemetry.API_SERVER, process_telemetry.api_server(settings))
+        dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
     if "evictor" in names and settings.evictor.needs_webhook:
-        dependencies.watch(process_telemetry.WEBHOOK, admission(settings), server=False)
+        dependencies.watch(dependency_probes.WEBHOOK, admission(settings), server=False)
 
 
 def _made(name: str, opened: Callable[[], LogContext], settings: Settings, registry: CollectorRegistry) -> Consumer:

@@ -18,7 +18,7 @@ from agents.logic.replicas.adapter_rules import MetricRule
 from agents.logic.replicas.ehpa_manifest import ehpa_of
 from agents.logic.replicas.metric_queries import escaped
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.processes import process_telemetry
+from agents.processes import dependency_probes
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import ending, until_stopped
@@ -94,7 +94,7 @@ def run(settings: Settings) -> None:
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, fitting_log(settings) as log:
-        telemetry.dependencies.watch(process_telemetry.API_SERVER, process_telemetry.api_server(settings))
+        telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
         options = SourceOptions(

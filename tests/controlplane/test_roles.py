@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.processes import process_telemetry
+from agents.processes import dependency_probes
 from agents.settings.all_settings import ClusterSettings, Settings
 from agents.settings.consumer_settings import WebhookSettings
 from schemas.catalogue import Event
@@ -265,7 +265,7 @@ def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: C
         (tmp_path / name).mkdir()
         cluster = ClusterSettings(name=CLUSTER, kubeconfig=component.account(name).kubeconfig(tmp_path / name))
         settings = Settings(cluster=cluster, webhook=WebhookSettings(namespace=component.home.namespace))
-        look = process_telemetry.rights(settings, "consumer asg")
+        look = dependency_probes.rights(settings, "consumer asg")
         if name == ASG:
             look()
             continue

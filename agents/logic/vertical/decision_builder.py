@@ -191,7 +191,7 @@ class RecommendationBatch:
         return [(place, self.containers[place][1]) for place in range(self.begins[number], self.begins[number + 1])]
 
     @cached_property
-    def because(self) -> list[str]:
+    def because_texts(self) -> list[str]:
         """The grounds of each decision, as the log has them."""
         reasons, made = reason_texts(self.done, self.builder.settings, self.places), list[str]()
         for number, grounds in enumerate(self.grounds):
@@ -216,7 +216,7 @@ class RecommendationBatch:
     def written(self) -> list[WrittenEvent]:
         """Each decision as the log has it: what its event would be written as, without building it."""
         builder, at = self.builder, self.builder.turn.at
-        amounts, because = amount_texts(self.done, self.places, [name for _, name in self.containers]), self.because
+        amounts, because = amount_texts(self.done, self.places, [name for _, name in self.containers]), self.because_texts
         at_text, rules, prefix, made = json_text(at), json_text(builder.cited), builder.id_of(""), list[WrittenEvent]()
         source: OomSource | None = None
         source_text = "null"
@@ -285,7 +285,7 @@ class DeferredRecommendation:
 
         # Most readers of decisions only read the amounts, so this text is written when it is first needed.
         def because() -> bytes:
-            return of.because[number].encode()
+            return of.because_texts[number].encode()
 
         nodes = of.numbers.nodes(of.begins[number])
         return of.builder.event(self.subject, of.grounds[number], amounts, JsonObject(because), nodes)

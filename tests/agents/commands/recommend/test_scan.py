@@ -21,7 +21,7 @@ from agents.commands.recommend import recommendation_table
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.recommend.scan_sources import ScannedPods
 from agents.commands.recommend.scan_table import grade, score
-from agents.processes import process_telemetry
+from agents.processes import dependency_probes
 from agents.settings.all_settings import ClusterSettings, Settings
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
@@ -359,13 +359,13 @@ def unprivileged(asked: Asked) -> tuple[int, bytes]:
 
 def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
-        said = list(process_telemetry.unseen(Settings(cluster=ClusterSettings(url=server.url))))
+        said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
     denied = "cronjobs.batch, watch cronjobs.batch, list csinodes.storage.k8s.io, watch csinodes.storage.k8s.io and 43 more"
     assert kube == f"source kube cannot see everything: this account may not list {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:
-        assert list(process_telemetry.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
+        assert list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
 
 
 @pytest.mark.parametrize(
