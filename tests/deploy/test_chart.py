@@ -10,6 +10,7 @@ import yaml
 
 from agents.cli.program import app
 from agents.commands.change import topics
+from agents.logic.guards.guard_records import STOPPING
 from streams.broker import jars
 from tests.support import chart_rights, chart_settings
 
@@ -86,6 +87,11 @@ def test_every_alert_has_a_row_that_says_what_to_do() -> None:
     alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     rows = re.findall(r"^\| `(Ullage\w+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == alerts
+
+
+def test_every_guard_that_stops_until_somebody_does_something_has_an_alert() -> None:
+    rules = (CHART / "files/alerts.yaml").read_text(encoding="utf-8")
+    assert [guard for guard in sorted(STOPPING) if not re.search(rf'guard=~?"[^"]*\b{guard}\b', rules)] == []
 
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
