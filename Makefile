@@ -6,7 +6,6 @@ PY ?= python3
 BIN := .venv/bin
 REAL := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8
 KAFKA := $(REAL) tests/kafka
-TORTURES := $(wildcard tests/kafka/test_*torture.py)
 # One more than there are cores: a part of the tests' time is waiting.
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
@@ -19,7 +18,7 @@ FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar 
 SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
 COUNT = $(shell grep -c == $(1))
 
-.PHONY: help setup check test golden manifests docs test-slow test-kafka test-kafka-slow test-torture test-controlplane demo figures sizing up bench torture images lock clean
+.PHONY: help setup check test golden manifests docs test-slow test-kafka test-kafka-slow test-controlplane demo figures sizing up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -60,12 +59,9 @@ test-slow: setup ## the longer ones of these: a whole real trace, eight days of 
 test-kafka: setup ## the tests on a real Apache Kafka (three at a time, for they mostly wait; each with a broker that it starts)
 	$(KAFKA) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-test-kafka-slow: setup ## the longer ones: real traces, every kind of log, every way to stop the demo
-	$(KAFKA) -m slow -n 3 --dist loadfile --no-loadscope-reorder $(TORTURES:%=--ignore %)
-
-test-torture: setup ## the tortures in short: these need the cores, and the first is by itself, for it has its times
+test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it has its times), real traces, every way to stop the demo
+	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
 	$(KAFKA)/test_torture.py -m slow
-	$(REAL) $(filter-out %/test_torture.py,$(TORTURES)) -m slow -n 2 --dist loadfile
 
 test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; three planes at a time)
 	$(BIN)/python tests/controlplane/build.py
