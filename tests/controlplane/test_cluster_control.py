@@ -1,7 +1,9 @@
 """The object that commands a cluster, on a real API server: what it takes, what it refuses, and who wins against the command."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 from agents import cli
+from schemas import times
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import VerticalPolicyChanged
 from streams.clients.kube.commanding_objects import CONTROLS_PATH
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
@@ -157,6 +161,60 @@ def test_kubectl_and_the_command_change_the_same_switch_and_why_explains_each_st
         assert command("mode", "shadow", "--reason", "back to hand")[0] == 0, "the command may say it again"
         assert "back to hand" in why_in_force()
     assert (in_force(scene).mode, in_force(scene).through) == (Mode.SHADOW, "")
+
+
+def test_kubectl_applies_what_the_commands_print_as_objects_and_then_finds_no_difference(
+    scene: WatchedScene, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--set", "log.kind=file", "--set", f"log.path={tmp_path / 'log.jsonl'}", "--set", f"topics.partitions={PARTITIONS}"]
+
+    def ullage(*words: str) -> str:
+        """What a command prints."""
+        capsys.readouterr()
+        assert cli.run([*words, *where, "--set", "cluster.name=real"]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    def kubectl(verb: str, manifest: str, *words: str) -> tuple[int, str]:
+        command = ["kubectl", "--kubeconfig", str(scene.plane.kubeconfig), verb, *words, "-f", "-"]
+        done = subprocess.run(command, input=manifest, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    own = f"real/{world.namespace}"
+    bounds = ("--container", "app", "--min", "memory=64Mi", "--max", "cpu=2")
+    ullage("policy", "set", f"{own}/Deployment/cart", "--mode", "InPlace", *bounds)
+    ullage("policy", "set", f"{own}/Deployment/cart-*", "--mode", "Off")
+    ullage("policy", "set", f"{own}/*", "--mode", "Initial")
+    said = OperatorLog(LogContext.of(scene.log, scene.topics)).policies()
+    schedule = "0 9 * * mon-fri Europe/Berlin for 8h: mode shadow, budget 5% (office hours)"
+    switch = ullage("mode", "plan", "--budget", "25%", "--reason", "in git", "--schedule", schedule, "--as-object")
+    assert OperatorLog(LogContext.of(scene.log, scene.topics)).control("real") is None, "printed, and not sent"
+    policies = ullage("policy", "list", "--as-objects")
+    with scene.watching(control=True, policies=True):
+        for printed in (switch, policies):
+            assert kubectl("diff", printed)[0] == 1, "they are not there yet"
+            code, answer = kubectl("apply", printed, "--validate=strict")
+            assert (code, "warning" in answer.lower()) == (0, False), answer
+        wait_for(lambda: in_force(scene).through == "ClusterControl/ullage", what="the switch is the object's")
+        wait_for(
+            lambda: all(policy.through for policy in OperatorLog(LogContext.of(scene.log, scene.topics)).policies().values()),
+            what="the policies are those of objects",
+        )
+        wait_for(lambda: answered(world), what="the status is written")
+        for printed in (switch, policies):
+            assert kubectl("diff", printed) == (0, "")
+            assert "configured" not in kubectl("apply", printed)[1], "applied again, it changes nothing"
+        shown = " ".join(ullage("status").split())
+        assert [word for word in ("plan", "in git", "ClusterControl/ullage") if word not in shown] == []
+        mirrored = OperatorLog(LogContext.of(scene.log, scene.topics)).policies()
+        assert {name: _alone(policy) for name, policy in mirrored.items()} == {
+            name: _alone(policy) for name, policy in said.items()
+        }
+        assert ullage("policy", "list", "--as-objects") == policies
+
+
+def _alone(policy: VerticalPolicyChanged) -> VerticalPolicyChanged:
+    """What a policy says, without who said it, and when."""
+    return replace(policy, at=times.from_ms(0), version="", by=None, through="")
 
 
 def test_an_object_deleted_while_the_source_was_down_commands_no_longer(scene: WatchedScene, world: World) -> None:
