@@ -126,7 +126,16 @@ def test_only_the_three_packages_are_shipped() -> None:
     ]
 
 
-@pytest.mark.parametrize("part", ["agents.processes.source_clock", "agents.app.worker", "agents.processes.one_process"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "agents.processes.source_clock",
+        "agents.app.worker",
+        "agents.processes.one_process",
+        "agents.commands.compare.what_if_command",
+        "streams.clients.kube.quantities",
+    ],
+)
 def test_a_process_that_asks_no_api_server_loads_no_client_for_it(part: str) -> None:
     """Kubernetes' client and what it loads take 10 MiB of each process."""
     assert _loaded(part, "kubernetes", "requests", "oauthlib", "cryptography") == []
@@ -136,6 +145,7 @@ def test_consumers_load_neither_what_serves_tls_nor_what_computes_replicas() -> 
     """They take 8 and 12 MiB, and each consumer that needs one loads it when it is made."""
     assert _loaded("agents.processes.consumer", "numpy", "cryptography") == []
     assert _loaded("agents.processes.consumer_webhook", "numpy") == []
+    assert _loaded("agents.processes.consumer_metrics_api", "agents.processes.admission_reviewer") == []
 
 
 def test_a_process_loads_nothing_that_its_packages_load_in_vain() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from agents.logic.replicas.served_metrics import ServedMetrics
-from agents.processes.consumer_webhook import certificate_source, service_names
 from agents.processes.process_lease import real_time
+from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClockSettings, Settings
 from agents.settings.consumer_settings import MetricsApiSettings

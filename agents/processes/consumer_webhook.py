@@ -1,11 +1,10 @@
-"""Puts `ullage consumer webhook` together from the settings, with where a server's certificate comes from."""
+"""Puts `ullage consumer webhook` together from the settings."""
 
 import os
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import timedelta
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -13,50 +12,24 @@ from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.process_lease import real_time, webhook_leases
+from agents.processes.server_certificate import certificate_source, service_names
 from agents.run import python_gc
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
-from agents.settings.consumer_settings import ServerSettings, WebhookSettings
+from agents.settings.consumer_settings import WebhookSettings
 from agents.telemetry.consumer_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds
 from streams.clients.kube import json_objects
 from streams.clients.kube.api import Api
-from streams.clients.kube.json_objects import PlainObjects
 from streams.consumers.webhook.admission import AdmissionView
 from streams.consumers.webhook.controller_lookups import ControllerChain
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import PATH, Registrar, Registration, StatusLease
 from streams.consumers.webhook.webhook_consumer import Parts, Serving, WebhookConsumer
 from streams.log_context import LogContext
-from streams.serving.certificate_rotation import (
-    CertificateFiles,
-    CertificateFolder,
-    CertificateRotation,
-    CertificateSecret,
-    CertificateSource,
-    Renewal,
-)
+from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
-
-
-def certificate_source(ours: ServerSettings, names: tuple[str, ...], api: Api) -> CertificateSource:
-    """Files if there are any, else a certificate of our own that holds for these host names."""
-    if ours.certificate is not None and ours.key is not None:
-        return CertificateFiles(ours.certificate, ours.key, ours.ca)
-    renewal = Renewal(names, timedelta(hours=ours.certificate_hours), timedelta(hours=ours.renew_hours))
-    if ours.certificate_folder is not None:
-        return CertificateFolder(ours.certificate_folder, renewal)
-    secrets = PlainObjects(api, f"/api/v1/namespaces/{ours.namespace}/secrets", "Secret")
-    return CertificateSecret(secrets, ours.certificate_secret, renewal, (("app.kubernetes.io/managed-by", "ullage"),))
-
-
-def service_names(ours: ServerSettings) -> tuple[str, ...]:
-    """The host names by which a cluster may ask for the server's Service."""
-    service = f"{ours.service}.{ours.namespace}.svc"
-    # the API server asks for the first one
-    return service, f"{service}.cluster.local", f"{ours.service}.{ours.namespace}", ours.service
-
 
 ROLE = "ullage-webhook"
 """The ClusterRole of deploy/helm/ullage/rbac."""

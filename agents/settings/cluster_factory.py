@@ -26,10 +26,10 @@ _CONNECTIONS = 64
 
 def connection(cluster: ClusterSettings) -> "ApiClient":
     """A configured connection. Raises BadInput for credentials that are missing or contradict each other."""
-    from kubernetes.client import ApiClient, Configuration
+    from streams.clients.kube.official_client import client
 
     # the caller decides what happens after a failure, and urllib3 would try thrice in silence
-    configuration = Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
+    configuration = client.Configuration(retries=False, connection_pool_maxsize=_CONNECTIONS)
     if in_pod(cluster):
         _from_pod(configuration, cluster)
     elif (files := _files(cluster)) is not None:
@@ -43,7 +43,7 @@ def connection(cluster: ClusterSettings) -> "ApiClient":
             "no cluster is named: there is no $KUBECONFIG, no service account of a pod, and no ~/.kube/config. "
             "Set cluster.kubeconfig (and cluster.context), or cluster.url for a server that asks for no credentials"
         )
-    return ApiClient(configuration)
+    return client.ApiClient(configuration)
 
 
 def in_pod(cluster: ClusterSettings) -> bool:
@@ -108,21 +108,22 @@ def contexts(cluster: ClusterSettings) -> list[str]:
 
 
 def _from_pod(configuration: "Configuration", cluster: ClusterSettings) -> None:
-    from kubernetes.config import ConfigException, load_incluster_config
+    from streams.clients.kube.official_client import config
 
     if cluster.kubeconfig is not None or cluster.context is not None:
         raise BadInput(
             "cluster.in_cluster is true, and cluster.kubeconfig or cluster.context is set, too: give one way or the other"
         )
     try:
-        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the official client types none of its config
-    except ConfigException as error:
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the official client types none of its config
+    except config.ConfigException as error:
         raise BadInput(f"cluster.in_cluster is true, but this is no pod with a service account: {error}") from error
 
 
 def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: str) -> None:
-    from kubernetes.config import ConfigException, load_kube_config
     from yaml import YAMLError
+
+    from streams.clients.kube.official_client import config
 
     named = f"cluster.kubeconfig '{files}'" if cluster.kubeconfig is not None else f"the kubeconfig '{files}'"
     if not any(Path(file).is_file() for file in files.split(os.pathsep) if file):
@@ -132,10 +133,10 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
             _kubeconfig(Path(file))  # the client reads it without bounds
     try:
         # the files are kubectl's: a token that was renewed is not written into them
-        load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
+        config.load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
             files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
         )
-    except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+    except (config.ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         wish = "" if cluster.context is None else f" with cluster.context '{cluster.context}'"
         raise BadInput(f"{named}{wish} cannot be used: {error}") from error
 

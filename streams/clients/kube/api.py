@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import urllib3
-from kubernetes import client as official
-from kubernetes.client import exceptions
-from kubernetes.config import ConfigException
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Seconds
@@ -20,6 +17,8 @@ from streams import typed_json
 from streams.answer_bounds import asked_pause, pause
 from streams.clients.bounded_answers import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
+from streams.clients.kube.official_client import client as official
+from streams.clients.kube.official_client import config
 from streams.errors import GiveUp, TryAgain, Unreachable
 
 T = TypeVar("T")
@@ -139,7 +138,7 @@ class Api:
                 request.method, request.path, header_params=headers, body=request.body, auth_settings=["BearerToken"]
             )
             response: urllib3.BaseHTTPResponse = self._api.call_api(*call, _request_timeout=timeout).response
-        except (ConfigException, ValueError) as error:
+        except (config.ConfigException, ValueError) as error:
             # Some of urllib3's errors are ValueErrors, too, and have nothing to do with credentials.
             if isinstance(error, _NO_ANSWER):
                 raise
@@ -151,7 +150,7 @@ class Api:
 
 _DISTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 """What Python's ssl says of a certificate that it does not trust."""
-_NO_ANSWER = (urllib3.exceptions.HTTPError, exceptions.OpenApiException, OSError)
+_NO_ANSWER = (urllib3.exceptions.HTTPError, official.OpenApiException, OSError)
 
 
 def accepted_body(response: ApiResponse, request: ApiRequest) -> bytes:

@@ -6,8 +6,6 @@ It does not watch (that is a source's work), does not retry, and never changes a
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kubernetes import client as official
-
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import Pod, PodUsage
@@ -21,6 +19,7 @@ from streams.clients.kube.api import (
     accepted_body,
     unreadable_error,
 )
+from streams.clients.kube.official_client import client as official
 
 _CORE = api_paths.root("v1")
 _METRICS = api_paths.root("metrics.k8s.io/v1beta1")
