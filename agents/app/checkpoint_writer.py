@@ -16,6 +16,7 @@ from agents.app import kafka_client_options, supervision
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_internals import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
+from agents.app.size_groups import size_groups
 from agents.app.stage_host import StageHost
 from agents.app.topic_check import FRAME
 from agents.app.worker_observer import WorkerObserver
@@ -200,17 +201,7 @@ class CheckpointWriter:
 
 def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
     """These records in order, in groups within `TOGETHER`, each with at least one record."""
-    together: list[tuple[bytes, bytes]] = []
-    size_together = 0
-    for record in records:
-        size = len(record[0]) + len(record[1])
-        if together and size_together + size > TOGETHER:
-            yield together
-            together, size_together = [], 0
-        together.append(record)
-        size_together += size
-    if together:
-        yield together
+    return size_groups(records, lambda record: len(record[0]) + len(record[1]), TOGETHER)
 
 
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from aiokafka import AIOKafkaProducer
 
 from agents.app import kafka_client_options, supervision
+from agents.app.size_groups import size_groups
 from agents.app.topic_check import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import NewRecord, size_of
@@ -113,17 +114,7 @@ class DecisionProducer:
     def _batches(self, topic: str, records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
         """The records in order, in groups that fit into one batch and the topic's bound, which holds for a batch as a whole."""
         most = min(_BATCH, self.bounds.most(topic))
-        batch: list[NewRecord] = []
-        size_together = 0
-        for record in records:
-            size = size_of(record) + _OVERHEAD
-            if batch and size_together + size > most:
-                yield batch
-                batch, size_together = [], 0
-            batch.append(record)
-            size_together += size
-        if batch:
-            yield batch
+        return size_groups(records, lambda record: size_of(record) + _OVERHEAD, most)
 
     async def _settle(self, sent: Sequence[asyncio.Future[object]], size: int, durables: Sequence[asyncio.Future[None]]) -> None:
         """Wait for the acknowledgements of batches whose records have so many bytes."""

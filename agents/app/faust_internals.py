@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import faust
@@ -24,6 +25,7 @@ from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
 from agents.app import log_reader
+from agents.app.size_groups import size_groups
 from agents.run.partition_task import SharedRecord
 
 WAIT_MS = 100
@@ -122,18 +124,8 @@ class RecordsMessage(ConsumerMessage):
 
 def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[SharedRecord]]:
     """The records of aiokafka in order, in bundles within `BUNDLE_BYTES`, each with at least one record."""
-    together: list[SharedRecord] = []
-    size_together = 0
-    for _, fetched in records:
-        record = SharedRecord(*log_reader.fields_of(fetched))
-        size = record.size
-        if together and size_together + size > BUNDLE_BYTES:
-            yield together
-            together, size_together = [], 0
-        together.append(record)
-        size_together += size
-    if together:
-        yield together
+    shared = (SharedRecord(*log_reader.fields_of(fetched)) for _, fetched in records)
+    return size_groups(shared, attrgetter("size"), BUNDLE_BYTES)
 
 
 def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
