@@ -44,14 +44,14 @@ class EarlyEnds:
 
     def look(self, young: Mapping[str, str], there: Collection[str], settled: Collection[str]) -> set[str]:
         """Take in what is young now, what is there at all, and what has served; the groups of which more have ended."""
-        before, self.young, more = self.young, dict(young), set[str]()
-        for name, group in sorted(before.items()):
-            if name in settled:
-                self.ended.pop(group, None)
-            elif name not in there:
-                self.ended[group] = self.ended.get(group, 0) + 1
-                more.add(group)
-        return more
+        before, self.young = self.young, dict(young)
+        # Those that serve come first: whichever of a group ended meanwhile begin a new row.
+        for name in before.keys() & {*settled}:
+            self.ended.pop(before[name], None)
+        ends = [group for name, group in before.items() if name not in settled and name not in there]
+        for group in ends:
+            self.ended[group] = self.ended.get(group, 0) + 1
+        return set(ends)
 
     def dismiss(self, names: Collection[str]) -> None:
         """These go because they are to."""

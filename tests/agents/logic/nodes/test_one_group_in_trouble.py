@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from agents.logic.nodes.autoscaler.group_backoff import EarlyEnds
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import scaling_dry_run, scaling_plans
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
@@ -209,6 +210,23 @@ def test_of_a_group_whose_nodes_do_not_stay_few_are_started_and_it_is_said(fault
     assert max(pauses) >= 1800.0
     said = {halt.reason for halt in run.of(NodeScalingHalted) if halt.group == "a"}
     assert any("its last growth failed with" in reason for reason in said)
+
+
+INSTANCES = {"a": "g", "b": "g", "c": "g", "d": "h", "e": "h"}
+
+
+@example([{"a": "young", "b": "young"}, {"b": "settled"}])
+@given(st.lists(st.dictionaries(st.sampled_from(sorted(INSTANCES)), st.sampled_from(["young", "settled", "there"]), max_size=5)))
+def test_ends_of_one_look_count_after_what_served_in_it_whatever_their_names(looks: list[dict[str, str]]) -> None:
+    books, young, row = EarlyEnds(), set[str](), dict.fromkeys(INSTANCES.values(), 0)
+    for states in looks:
+        gone = [INSTANCES[name] for name in young - states.keys()]
+        row |= {INSTANCES[name]: 0 for name in young if states.get(name) == "settled"}
+        row |= {group: row[group] + gone.count(group) for group in row}
+        young = {name for name, state in states.items() if state == "young"}
+        settled = {name for name, state in states.items() if state == "settled"}
+        assert books.look({name: INSTANCES[name] for name in young}, states, settled) == {*gone}
+        assert {group: books.ended.get(group, 0) for group in row} == row
 
 
 def test_a_long_shortage_ends_with_the_size_that_exists_though_its_pods_have_gone() -> None:
