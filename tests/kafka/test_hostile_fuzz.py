@@ -94,7 +94,8 @@ def send(site: Site, broker: str, chance: random.Random, records: list[NewRecord
     return readable, offsets
 
 
-DECIDED = ("recommendations-by-cluster", "replica-plans-by-cluster")
+DECIDED = sorted({*input_topics()} & {name for stage in stages(Settings()) for name in stage.writes})
+"""Inputs of one stage that another decides."""
 
 
 @pytest.mark.slow
