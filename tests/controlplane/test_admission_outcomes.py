@@ -109,16 +109,28 @@ def test_a_rollout_makes_its_pods_even_if_the_api_server_refuses_the_patched_one
 def test_a_rollout_makes_its_pods_though_a_policy_of_others_refuses_what_the_webhook_makes(hooks: Hooks) -> None:
     """What nobody could know before: the webhook stops patching the workload within a minute or so of tries, and says it."""
     ever: dict[str, Any] = {}
+    rollouts = iter(range(2, 100))
+
+    def roll_out() -> None:
+        template = {"metadata": {"annotations": {"v": str(next(rollouts))}}}
+        hooks.world.ask.patch(hooks.world.path("deployments", "web"), {"spec": {"template": template}})
+
+    def left_alone() -> bool:
+        if hooks.metric("ullage_webhook_workloads_left_alone") == 1:
+            return True
+        # On a machine at its limits the API server does not wait for the webhook: the pods come as they are, and nothing is tried.
+        if hooks.world.ask.get(hooks.world.path("deployments", "web"))["status"].get("updatedReplicas") == 2:
+            roll_out()
+        return False
+
     with no_new_pods(hooks.world, f"object.spec.containers.all(c, c.resources.requests['cpu'] != '{GIVEN['cpu']}')"):
         hooks.world.deployment("web", replicas=2, wait=False)
-        wait_for(lambda: hooks.metric("ullage_webhook_workloads_left_alone") == 1, timeout=120.0, what="it stops patching")
-        [lost] = of(hooks, Result.LOST)
-        assert (lost.detail, agrees(hooks, ever)) == (OutcomeDetail.NOT_SEEN, True)
+        wait_for(left_alone, timeout=120.0, what="it stops patching")
+        assert OutcomeDetail.NOT_SEEN in {lost.detail for lost in of(hooks, Result.LOST)}
+        assert agrees(hooks, ever)
         assert "not patched" in hooks.ullage("status")
         # the ReplicaSet waits for longer after each refusal; a rollout does not wait for it
-        hooks.world.ask.patch(
-            hooks.world.path("deployments", "web"), {"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}}
-        )
+        roll_out()
         hooks.world.running("web", 2)
         assert agrees(hooks, ever)
         assert of(hooks, Result.DONE) == []
