@@ -13,13 +13,17 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.updates.eviction_tolerance import is_there
 from agents.logic.updates.updater_records import PodRecord
-from schemas import times, units
+from schemas import pod_requests, times, units
 from schemas.catalogue import Event
 from schemas.facts.nodes import NodeChanged, NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeRemoved, ScalingActivityFailed
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, cluster_of
+from schemas.pod_requests import CPU, MEMORY, ContainerRequests
 
 DAEMON_SET = "DaemonSet"
+# Whole numbers, so that sums are equal where Kubernetes finds them equal.
+_NANO = 1_000_000_000
+_NOTHING = Amounts()
 _KARPENTER = "karpenter.sh/"
 """The start of labels of nodes that Karpenter made."""
 FAILED_FOR = 1_800_000
@@ -133,18 +137,18 @@ def daemons(pods_of: Mapping[str, Mapping[str, PodRecord]], cluster: str) -> Ite
 
 def requested(pod: PodChanged, planned: Mapping[str, Amounts]) -> tuple[float, float]:
     """Cores and bytes that a pod takes of its node with the planned requests of its containers."""
-    # Containers and sidecars run together, and each init container before them.
-    first = [container for container in pod.init_containers if not container.sidecar]
-    cpu, memory = (
-        max(
-            [
-                sum(_of(container, resource, planned) for container in pod.running_together),
-                *(_of(container, resource, planned) for container in first),
-            ]
-        )
-        for resource in ("cpu", "memory")
-    )
-    return (cpu if pod.requests.cpu is None else pod.requests.cpu, memory if pod.requests.memory is None else pod.requests.memory)
+
+    def of(seen: ContainerSeen) -> ContainerRequests:
+        return ContainerRequests({**_whole(seen.requests), **_whole(planned.get(seen.name, _NOTHING))}, always=seen.sidecar)
+
+    total = pod_requests.of_pod(map(of, pod.containers), map(of, pod.init_containers), pod_level=_whole(pod.requests))
+    return total.get(CPU, 0) / _NANO, float(total.get(MEMORY, 0))
+
+
+def _whole(amounts: Amounts) -> dict[str, int]:
+    """Amounts that are set, in nanocores and bytes."""
+    cpu = {} if amounts.cpu is None else {CPU: round(amounts.cpu * _NANO)}
+    return cpu if amounts.memory is None else {**cpu, MEMORY: int(amounts.memory)}
 
 
 def objection(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> str | None:
@@ -188,11 +192,6 @@ def may_grow(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[Su
 def in_words(cpu: float, memory: float) -> str:
     """Cores and bytes, as people write them."""
     return f"{units.cpu_text(cpu)} and {units.bytes_text(memory)}"
-
-
-def _of(container: ContainerSeen, resource: str, planned: Mapping[str, Amounts]) -> float:
-    new = getattr(planned.get(container.name), resource, None)
-    return float(new if new is not None else getattr(container.requests, resource) or 0.0)
 
 
 def _put(table: ObjectTable[SuccessorRoom], key: str, room: SuccessorRoom) -> None:

@@ -24,7 +24,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 14
+PROGRAM = 15
 """Counts changes of this capability's code that change what is decided."""
 
 

@@ -208,13 +208,14 @@ def test_a_resumed_stage_knows_the_nodes() -> None:
     assert refused.guard == "node"
 
 
-def test_sidecars_count_beside_the_containers_and_an_init_container_before_them() -> None:
+def test_sidecars_count_beside_the_containers_and_beside_the_init_containers_after_them() -> None:
     app, side = ContainerSeen("app", Amounts(1.0, GIB)), ContainerSeen("mesh", Amounts(0.5, GIB), sidecar=True)
     first = ContainerSeen("setup", Amounts(0.2, 8 * GIB))
     fact = pod("a", START, containers=(app,), init_containers=(side, first))
-    assert requested(fact, {}) == (1.5, 8 * GIB)
-    assert requested(fact, {"app": Amounts(2.0, None)}) == (2.5, 8 * GIB)
-    assert requested(replace(fact, requests=Amounts(3.0, None)), {}) == (3.0, 8 * GIB)
+    assert requested(fact, {}) == (1.5, 9 * GIB)
+    assert requested(replace(fact, init_containers=(first, side)), {}) == (1.5, 8 * GIB)
+    assert requested(fact, {"app": Amounts(2.0, None)}) == (2.5, 9 * GIB)
+    assert requested(replace(fact, requests=Amounts(3.0, None)), {}) == (3.0, 9 * GIB)
 
 
 @pytest.mark.parametrize(
