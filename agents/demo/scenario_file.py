@@ -29,6 +29,19 @@ A workload with a `scaling` gets an EHPA that scales it ahead of what its load w
   scaling: {least: 2, most: 14, utilization: 60, ahead: 3600}
 ```
 
+A pod may have init containers, which do their work for so many seconds before the others begin, or run beside them as sidecars.
+And it may have amounts of its own (`spec.resources`), which hold for all its containers together:
+
+```yaml
+- name: shop/api
+  load: {shape: diurnal, low: 0.1, high: 0.4, memory: 180, swing: 60}
+  requests: {cpu: 100m, memory: 128Mi}
+  init:
+  - {name: migrate, lasts: 30, load: {shape: leak, cores: 0.5, memory: 300, per_hour: 0}, requests: {memory: 512Mi}}
+  - {name: proxy, sidecar: true, load: {shape: leak, cores: 0.1, memory: 60, per_hour: 0}, requests: {cpu: 50m, memory: 64Mi}}
+  resources: {requests: {cpu: '1', memory: 1Gi}, limits: {memory: 2Gi}}
+```
+
 What refuses pods, as an API server does; each may come `after` a time and last for some:
 
 ```yaml
@@ -39,6 +52,8 @@ limit_ranges:
 policies:
 - {name: shop/no-giants.example.com, most: {memory: 1Gi}, after: 30m}
 ```
+
+With `pod_level_resizes: false` pods with amounts of their own cannot be resized in place, as before Kubernetes 1.36.
 
 Amounts are Kubernetes' quantities; the numbers of a load are cores and MiB. Everything by chance follows from `seed`.
 """
@@ -140,8 +155,28 @@ class ScenarioScaling(_Part):
     days: Annotated[int, Field(ge=1, le=15)] = 7
 
 
+class ScenarioInitContainer(_Part):
+    """A container that runs before the others for `lasts` seconds, or a sidecar, which runs beside them from then on."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}$")]
+    lasts: Annotated[int, Field(ge=0, le=86_400)] = 0
+    sidecar: bool = False
+    load: dict[str, str | float]
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
+class ScenarioResources(_Part):
+    """The amounts of a pod itself."""
+
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
 class ScenarioWorkload(_Part):
-    """A Deployment, `NAMESPACE/NAME`, whose pods have one container. `keep`: its disruption budget leaves so many ready.
+    """A Deployment, `NAMESPACE/NAME`, whose pods have one container beside those of `init`.
+
+    `keep`: its disruption budget leaves so many ready.
 
     With a `peak` it has so many pods at three in the afternoon, and `replicas` at three in the morning. With a `scaling` its
     load is that of all its pods together.
@@ -155,6 +190,16 @@ class ScenarioWorkload(_Part):
     load: dict[str, str | float]
     requests: Quantities
     limits: Quantities = {}
+    init: Annotated[list[ScenarioInitContainer], Field(max_length=20)] = []
+    resources: ScenarioResources = ScenarioResources()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [self.name.partition("/")[2], *(container.name for container in self.init)]
+        if len(set(names)) < len(names):
+            msg = f"two containers of '{self.name}' have one name: {', '.join(names)}"
+            raise ValueError(msg)
+        return self
 
 
 class _ScenarioRule(_Part):
@@ -203,6 +248,7 @@ class Scenario(_Part):
     quotas: Annotated[list[ScenarioQuota], Field(max_length=100)] = []
     limit_ranges: Annotated[list[ScenarioLimitRange], Field(max_length=100)] = []
     policies: Annotated[list[ScenarioPolicy], Field(max_length=100)] = []
+    pod_level_resizes: bool = True
 
 
 def read(path: Path) -> Scenario:
@@ -262,7 +308,7 @@ def rules(scenario: Scenario, start: datetime) -> PodAdmission:
         for policy in scenario.policies
     ]
     ranges = [SimulatedLimitRange(*_named(bounds), (_limit(bounds),)) for bounds in scenario.limit_ranges]
-    return PodAdmission(quotas, ranges, policies)
+    return PodAdmission(quotas, ranges, policies, scenario.pod_level_resizes)
 
 
 def _named(rule: _ScenarioRule | ScenarioLimitRange) -> tuple[str, str]:
@@ -301,31 +347,43 @@ def deployments(scenario: Scenario) -> list[SimulatedDeployment]:
 
 def _deployment(workload: ScenarioWorkload) -> SimulatedDeployment:
     namespace, _, name = workload.name.partition("/")
-    requests, limits = (_amounts(amounts, workload.name) for amounts in (workload.requests, workload.limits))
-    container = ContainerTemplate(name, _shape(workload), requests, limits)
+    init = tuple(_init_container(container, workload.name) for container in workload.init)
+    requests, limits = _pair(workload.resources, workload.name)
     scaling = None if workload.scaling is None else SimulatedScaling(**workload.scaling.model_dump())
     return SimulatedDeployment(
         namespace,
         name,
         workload.replicas,
-        (container,),
+        (ContainerTemplate(name, _shape(workload.load, workload.name), *_pair(workload, workload.name)),),
         keep=workload.keep,
         peak=workload.peak,
         shared=scaling is not None,
         scaling=scaling,
+        init=init,
+        requests=requests,
+        limits=limits,
     )
 
 
-def _shape(workload: ScenarioWorkload) -> Shape:
-    numbers = dict(workload.load)
+def _init_container(container: ScenarioInitContainer, workload: str) -> ContainerTemplate:
+    shape = _shape(container.load, f"{workload}, {container.name}")
+    return ContainerTemplate(container.name, shape, *_pair(container, workload), container.lasts, container.sidecar)
+
+
+def _pair(given: ScenarioWorkload | ScenarioInitContainer | ScenarioResources, where: str) -> tuple[Amounts, Amounts]:
+    return _amounts(given.requests, where), _amounts(given.limits, where)
+
+
+def _shape(load: Mapping[str, str | float], where: str) -> Shape:
+    numbers = dict(load)
     kind = numbers.pop("shape", None)
     if kind not in _SHAPES:
-        raise BadInput(f"the load of '{workload.name}' has the shape '{kind}'; there are {', '.join(_SHAPES)}")
+        raise BadInput(f"the load of '{where}' has the shape '{kind}'; there are {', '.join(_SHAPES)}")
     try:
         return _SHAPES[str(kind)](**numbers)
     # a name that the shape does not have, which Python's own message says
     except TypeError as error:
-        raise BadInput(f"the load of '{workload.name}' does not fit to the shape '{kind}': {error}") from error
+        raise BadInput(f"the load of '{where}' does not fit to the shape '{kind}': {error}") from error
 
 
 def _amounts(given: Quantities, where: str) -> Amounts:

@@ -23,7 +23,7 @@ from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unc
 from streams.simulated import pod_admission, scheduler
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, daylight
-from streams.simulated.kubelet import STEP, WINDOW, SimulatedContainer, SimulatedPod, describe_pod, describe_usage
+from streams.simulated.kubelet import STEP, WINDOW, SimulatedPod, describe_pod, describe_usage, new_container
 from streams.simulated.pod_admission import ApiRefusal, CreationBackOff, PodAdmission
 from streams.simulated.scheduler import Scheduler, Waiting
 from streams.simulated.simulated_aws import SimulatedAws
@@ -210,8 +210,7 @@ class SimulatedCluster:
         for pod in self.pods_by_name.values():
             # pods without load stay as they are, and a step for each of them would be most of a long simulation
             if pod.node is not None and not pod.idle:
-                for container in pod.containers:
-                    container.step(self._now, shares.get(_key(pod.deployment), 1.0))
+                pod.step(self._now, shares.get(_key(pod.deployment), 1.0))
 
     def _shares(self) -> dict[tuple[str, str], float]:
         """The part of the load that falls to each pod, for the deployments whose pods share it."""
@@ -318,11 +317,11 @@ class SimulatedCluster:
             replica_set=replica_set,
             template_hash=template,
             created=self.now,
-            containers=[
-                # a seed for each container of a pod, so that they do not move in step
-                SimulatedContainer(t.name, t.shape, int.from_bytes(digest[:6]) + i, t.requests, t.limits, t.requests, t.limits)
-                for i, t in enumerate(deployment.containers)
-            ],
+            # a seed for each container of a pod, so that they do not move in step
+            containers=[new_container(t, int.from_bytes(digest[:6]) + i) for i, t in enumerate(deployment.containers)],
+            init=[new_container(t, int.from_bytes(digest[6:12]) + i, init=True) for i, t in enumerate(deployment.init)],
+            requests=deployment.requests,
+            limits=deployment.limits,
         )
         # in the API server's order: defaults, then what patches, then what refuses
         self.rules.give_defaults(pod)

@@ -198,12 +198,18 @@ class SimulatedNodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ContainerTemplate:
-    """One container of a pod template. A container without a shape uses nothing."""
+    """One container of a pod template. A container without a shape uses nothing.
+
+    `lasts` and `sidecar` are of init containers: after how many seconds it has done its work, or that it runs on (restart policy
+    Always).
+    """
 
     name: str
     shape: Shape | None
     requests: Amounts
     limits: Amounts = Amounts()
+    lasts: int = 0
+    sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +232,8 @@ class SimulatedDeployment:
 
     With a `peak` the number of pods follows the day, from `replicas` at three in the morning to `peak` at three in the afternoon,
     as its own autoscaler would set it. `gpus` are those of each pod. `shared`: the shapes of its containers give the CPU of all
-    pods together, of which each ready pod has an equal part. With a `scaling`, an EHPA scales it.
+    pods together, of which each ready pod has an equal part. With a `scaling`, an EHPA scales it. `requests` and `limits` are
+    those of the pod itself (`spec.resources`).
     """
 
     namespace: str
@@ -240,6 +247,9 @@ class SimulatedDeployment:
     tolerations: tuple[PodToleration, ...] = ()
     shared: bool = False
     scaling: SimulatedScaling | None = None
+    init: tuple[ContainerTemplate, ...] = ()
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
 
 
 def amounts(cores: float | None, mib: int | None) -> Amounts:

@@ -41,7 +41,13 @@ def pod(pod: Pod) -> JsonMapping:
         "kind": "Pod",
         "apiVersion": "v1",
         "metadata": metadata(pod),
-        "spec": {"nodeName": pod.node, "containers": [_container(pod, c.name) for c in pod.containers]},
+        "spec": {
+            "nodeName": pod.node,
+            "containers": [_container(pod, c.name) for c in pod.containers],
+            "initContainers": [_init_container(c) for c in pod.init_containers],
+            # a spec without the object means that the pod has no amounts of its own
+            **({"resources": own} if (own := _resources(pod.requests, pod.limits)) else {}),
+        },
         "status": _status(pod),
     }
 
@@ -95,6 +101,12 @@ def _container(pod: Pod, name: str) -> JsonMapping:
     return {"name": name, "resources": _resources(pod.asked_requests[name], pod.asked_limits[name])}
 
 
+def _init_container(container: ContainerSeen) -> JsonMapping:
+    # what is in force: nothing here resizes them
+    policy = {"restartPolicy": "Always"} if container.sidecar else {}
+    return {"name": container.name, "resources": _resources(container.requests, container.limits), **policy}
+
+
 def _resources(requests: Amounts, limits: Amounts) -> JsonMapping:
     spelled = {"requests": quantities.spell_amounts(requests), "limits": quantities.spell_amounts(limits)}
     # API servers leave empty amounts out, too
@@ -110,6 +122,7 @@ def _status(pod: Pod) -> JsonMapping:
         body["startTime"] = _time(pod.started)
         kills = {kill.container: kill for kill in pod.ooms}
         body["containerStatuses"] = [_container_status(c, kills.get(c.name)) for c in pod.containers]
+        body["initContainerStatuses"] = [_container_status(c, None) for c in pod.init_containers]
     return body
 
 

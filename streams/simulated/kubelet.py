@@ -1,7 +1,8 @@
 """The machines' side: containers running under their limits, OOM kills, restarts with growing delay, and pods made of them.
 
 Everything moves in steps of `STEP` seconds on a fixed grid, so it does not matter how often and how far time is advanced. CPU
-above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
+above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room. Init
+containers run one after the other before the others, and sidecars on from their turn; limits of the pod hold for all together.
 """
 
 import hashlib
@@ -10,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from schemas import pod_requests
 from schemas.facts.pods import OOM_KILLED, AdmissionNote, ContainerRun, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
+from schemas.pod_requests import CPU, MEMORY, ContainerRequests
 from schemas.units import Bytes, Cores, Seconds, millicores
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
-from streams.simulated.cluster_spec import LoadMoment, Shape, SimulatedDeployment
+from streams.simulated.cluster_spec import ContainerTemplate, LoadMoment, Shape, SimulatedDeployment
 
 STEP = 15
 """Seconds of one step."""
@@ -25,13 +28,15 @@ BACK_OFF_FIRST, BACK_OFF_MOST, CALM_AFTER = 10, 300, 600
 longer than the last of these they begin again. Source: kubelet's doBackOff, client-go's flowcontrol.Backoff."""
 NANO = 1_000_000_000
 KIB = 1024
+_NOTHING = Amounts()
 
 
 @dataclass(slots=True)
 class SimulatedContainer:
     """A container: the amounts in force, those of the spec, and its condition. Times are seconds since the epoch.
 
-    `killed`: when its last run that is over was killed; it had begun at `ran_from`. `delay`: before the next restart.
+    `killed`: when its last run that is over was killed; it had begun at `ran_from`. `delay`: before the next restart. An init
+    container `lasts` so many seconds and then is `done`; a sidecar and all others never are.
     """
 
     name: str
@@ -50,12 +55,26 @@ class SimulatedContainer:
     # the newest steps alone: right after a start usage is averaged over what there is
     nanocores: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW // STEP))
     memory: int = 0
+    lasts: int | None = None
+    sidecar: bool = False
+    done: bool = False
+
+    @property
+    def at_work(self) -> bool:
+        """Up for at least one whole step."""
+        return bool(self.nanocores)
 
     @property
     def ready(self) -> bool:
-        """Up for at least one whole step."""
+        """At work; an init container is ready once it is done."""
         # no probe is simulated, so work done is the sign
-        return bool(self.nanocores)
+        return self.at_work if self.lasts is None else self.done
+
+    @property
+    def lets_others_begin(self) -> bool:
+        """Whether the containers after this one may start."""
+        # a sidecar only has to have started once
+        return self.done or (self.sidecar and (self.started is not None or self.killed is not None))
 
     def step(self, now: int, share: float = 1.0) -> None:
         """Simulate the step that ends at `now`. `share`: the part of the shape's CPU that falls to this one."""
@@ -64,6 +83,10 @@ class SimulatedContainer:
                 return
             # the step in which it starts has no usage yet
             self._start(now)
+            return
+        if self.lasts is not None and now - self.started > self.lasts:
+            self.done = True
+            self._end()
             return
         if self.shape is None:
             self.nanocores.append(0)
@@ -74,7 +97,7 @@ class SimulatedContainer:
         # whole KiB, for metrics-server's JSON has no finer unit
         memory = max(KIB, load.memory // KIB * KIB)
         if self.limits.memory is not None and memory > self.limits.memory:
-            self._kill(now)
+            self.kill(now)
             return
         self.nanocores.append(max(1, int(cores * NANO)))
         self.memory = memory
@@ -89,16 +112,27 @@ class SimulatedContainer:
             self.restarts += 1
         self.started, self.restart_at = now, None
 
-    def _kill(self, now: int) -> None:
+    def kill(self, now: int) -> None:
+        """It has no more memory."""
         self.ran_from = now if self.started is None else self.started
         # before `delay` is used: after a run that was long enough the back-off begins anew
         if now - self.ran_from > CALM_AFTER:
             self.delay = 0
         self.killed, self.started, self.restart_at = now, None, now + self.delay
         self.delay = min(BACK_OFF_MOST, max(BACK_OFF_FIRST, 2 * self.delay))
+        self._end()
+
+    def _end(self) -> None:
         # what the run that ended used is no usage of the next one
         self.nanocores.clear()
         self.memory = 0
+
+
+def new_container(template: ContainerTemplate, seed: int, *, init: bool = False) -> SimulatedContainer:
+    """A container that has not started yet."""
+    t, lasts = template, template.lasts if init and not template.sidecar else None
+    asked = t.requests, t.limits
+    return SimulatedContainer(t.name, t.shape, seed, *asked, *asked, lasts=lasts, sidecar=t.sidecar)
 
 
 @dataclass(slots=True)
@@ -114,6 +148,9 @@ class SimulatedPod:
     template_hash: str
     created: datetime
     containers: list[SimulatedContainer]
+    init: list[SimulatedContainer] = field(default_factory=list)
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
     node: str | None = None
     started: datetime | None = None
     resize: ResizeState = ResizeState.NONE
@@ -129,41 +166,81 @@ class SimulatedPod:
     @property
     def idle(self) -> bool:
         """Whether it will never change by itself any more."""
-        return all(container.shape is None and container.ready for container in self.containers)
+        return all(container.shape is None and container.ready for container in self.all_containers)
+
+    @property
+    def all_containers(self) -> list[SimulatedContainer]:
+        """The init containers, then the others."""
+        return [*self.init, *self.containers]
 
     @property
     def phase(self) -> PodPhase:
-        """Pending until it has a node."""
-        return PodPhase.PENDING if self.node is None else PodPhase.RUNNING
+        """Pending until it has a node and its init containers let the others begin. Source: getPhase in the kubelet."""
+        begun = self.node is not None and all(container.lets_others_begin for container in self.init)
+        return PodPhase.RUNNING if begun else PodPhase.PENDING
 
     @property
     def ready(self) -> bool:
         """All containers are ready."""
-        return self.node is not None and all(container.ready for container in self.containers)
+        return self.node is not None and all(container.ready for container in self.all_containers)
 
     def claim(self) -> tuple[int, int]:
         """Millicores and bytes that the scheduler counts: per container what is in force."""
-        return total(container.requests for container in self.containers)
+        return self._total([container.requests for container in self.containers])
 
     def asked(self) -> tuple[int, int]:
         """Millicores and bytes that the spec asks for."""
-        return total(container.asked_requests for container in self.containers)
+        return self._total([container.asked_requests for container in self.containers])
+
+    def _total(self, containers: Iterable[Amounts]) -> tuple[int, int]:
+        """Unset amounts count as nothing."""
+        amounts = total(containers, [(first.asked_requests, first.sidecar) for first in self.init], self.requests)
+        return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+
+    def step(self, now: int, share: float) -> None:
+        """Simulate the step that ends at `now`, with this part of the load."""
+        for starter in self.init:
+            if not starter.done:
+                starter.step(now)
+            if not starter.lets_others_begin:
+                break
+        else:
+            for container in self.containers:
+                container.step(now, share)
+        if self.limits != _NOTHING:
+            self._hold_together(now)
+
+    def _hold_together(self, now: int) -> None:
+        """What the containers may use together: CPU is throttled for all alike, and memory is taken from the largest."""
+        at_work = [container for container in self.all_containers if container.at_work]
+        cores, most = sum(container.nanocores[-1] for container in at_work), (self.limits.cpu or Cores(0.0)) * NANO
+        for container in at_work if 0 < most < cores else ():
+            container.nanocores[-1] = int(container.nanocores[-1] * most / cores)
+        if self.limits.memory is not None and sum(container.memory for container in at_work) > self.limits.memory:
+            # the kernel's choice within the pod's cgroup: who has most, where nothing but requests tells them apart
+            max(at_work, key=lambda container: container.memory).kill(now)
 
     def apply_resize(self) -> None:
         """What was asked for is in force."""
         # at once, where a kubelet changes memory and CPU one after the other
-        for container in self.containers:
+        for container in self.all_containers:
             container.requests, container.limits = container.asked_requests, container.asked_limits
         self.resize = ResizeState.NONE
 
 
-def total(requests: Iterable[Amounts]) -> tuple[int, int]:
-    """The sum in whole millicores and bytes, so that sums compare exactly; unset amounts count as nothing."""
-    cpu, memory = 0, Bytes(0)
-    for amount in requests:
-        cpu += 0 if amount.cpu is None else millicores(amount.cpu)
-        memory = Bytes(memory + (amount.memory or 0))
-    return cpu, memory
+def total(containers: Iterable[Amounts], init: Iterable[tuple[Amounts, bool]] = (), own: Amounts = _NOTHING) -> dict[str, int]:
+    """What a pod asks for in whole millicores and bytes, so that sums compare exactly; unset amounts are not there.
+
+    `init`: each init container, and whether it is a sidecar. `own`: what the pod itself asks for.
+    """
+    starters = [ContainerRequests(whole(amounts), always=sidecar) for amounts, sidecar in init]
+    return pod_requests.of_pod([ContainerRequests(whole(amounts)) for amounts in containers], starters, pod_level=whole(own))
+
+
+def whole(amounts: Amounts) -> dict[str, int]:
+    """Amounts that are set, in millicores and bytes."""
+    cpu = {} if amounts.cpu is None else {CPU: millicores(amounts.cpu)}
+    return cpu if amounts.memory is None else {**cpu, MEMORY: int(amounts.memory)}
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
@@ -182,9 +259,9 @@ def _condition(pod: SimulatedPod) -> tuple[object, ...]:
     """All that a description is made of and that may change."""
     containers = (
         (c.requests, c.limits, c.asked_requests, c.asked_limits, c.restarts, c.ready, c.killed, c.ran_from, c.started is None)
-        for c in pod.containers
+        for c in pod.all_containers
     )
-    return pod.node, pod.started, pod.resize, pod.admitted, *containers
+    return pod.node, pod.started, pod.resize, pod.admitted, pod.phase, *containers
 
 
 def _described(cluster: str, pod: SimulatedPod) -> Pod:
@@ -202,13 +279,16 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         controller=f"ReplicaSet/{pod.replica_set}",
         started=pod.started,
         ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
+        init_containers=tuple(map(_container, pod.init)),
         admitted=pod.admitted,
+        requests=pod.requests,
+        limits=pod.limits,
     )
 
 
 def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUsage:
     """What the pod's containers at work used."""
-    at_work = (container for container in pod.containers if container.ready)
+    at_work = (container for container in pod.all_containers if container.at_work)
     # CPU is a rate and needs the window; memory is a state, so its newest value counts
     containers = {c.name: Amounts(Cores(c.averaged() / NANO), Bytes(c.memory)) for c in at_work}
     return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
@@ -217,7 +297,7 @@ def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUs
 def _container(container: SimulatedContainer) -> ContainerSeen:
     c, killed = container, container.killed
     last_run = None if killed is None else ContainerRun(_time(killed), _time(c.ran_from), OOM_KILLED)
-    return ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready, last_run=last_run)
+    return ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready, sidecar=c.sidecar, last_run=last_run)
 
 
 def _ooms(container: SimulatedContainer) -> list[OOMKill]:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from schemas.names import Amounts, PodName
+from schemas.pod_requests import CPU, MEMORY
 from schemas.policies.limit_ranges import Limit, LimitType
-from schemas.units import Bytes, Cores, Seconds, millicores
+from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.quantities import merged, settled
 from streams.clients.kube.refusals import BUDGET_CAUSE
-from streams.simulated.kubelet import SimulatedPod
+from streams.simulated.kubelet import SimulatedPod, total, whole
 
 
 # not one of the clients' errors: the HTTP paths need its status code and its cause for programs
@@ -55,8 +56,42 @@ def budget_used_up(name: str, keep: int) -> ApiRefusal:
     return ApiRefusal(HTTPStatus.TOO_MANY_REQUESTS, message, after=Seconds(10.0), cause=BUDGET_CAUSE)
 
 
-AskedAmounts = Mapping[str, tuple[Amounts, Amounts]]
+ContainerAmounts = Mapping[str, tuple[Amounts, Amounts]]
 """Requests and limits, by container."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAmounts:
+    """All that a pod's spec asks for. `own`: requests and limits of the pod itself. `sidecars`: the names of those of `init`."""
+
+    containers: ContainerAmounts
+    init: ContainerAmounts
+    sidecars: frozenset[str]
+    own: tuple[Amounts, Amounts]
+
+    @property
+    def each(self) -> ContainerAmounts:
+        """Of all containers, init containers among them."""
+        return {**self.containers, **self.init}
+
+    def total(self, kind: int, *, own: bool = True) -> Amounts:
+        """The requests (0) or limits (1) of the whole pod, as far as they are stated; without its `own`, its containers'."""
+        init = [(amounts[kind], name in self.sidecars) for name, amounts in self.init.items()]
+        amounts = total((pair[kind] for pair in self.containers.values()), init, self.own[kind] if own else Amounts())
+        cpu, memory = amounts.get(CPU), amounts.get(MEMORY)
+        return Amounts(None if cpu is None else Cores(cpu / 1000), None if memory is None else Bytes(memory))
+
+
+def asked(pod: SimulatedPod, containers: ContainerAmounts | None = None) -> AskedAmounts:
+    """What a pod asks for; with other amounts of its `containers`, what it would."""
+    present, init = (
+        {container.name: (container.asked_requests, container.asked_limits) for container in of_pod}
+        for of_pod in (pod.containers, pod.init)
+    )
+    sidecars = frozenset(container.name for container in pod.init if container.sidecar)
+    return AskedAmounts(containers or present, init, sidecars, (pod.requests, pod.limits))
+
+
 FOREVER = 1 << 40
 
 
@@ -93,43 +128,57 @@ class SimulatedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PodAdmission:
-    """All rules of a cluster for new pods and resizes."""
+    """All rules of a cluster for new pods and resizes.
+
+    `resizes_pod_level`: whether pods with amounts of their own may be resized, as since Kubernetes 1.36.
+    """
 
     quotas: Sequence[SimulatedQuota] = ()
     limit_ranges: Sequence[SimulatedLimitRange] = ()
     policies: Sequence[SimulatedPolicy] = ()
+    resizes_pod_level: bool = True
 
     def give_defaults(self, pod: SimulatedPod) -> None:
         """What containers do not say is taken from their limits, then from LimitRanges. Source: pkg/apis/core/v1/defaults.go."""
-        for container in pod.containers:
+        for container in pod.all_containers:
             container.asked_requests = merged(container.asked_limits, container.asked_requests)
+        # before the LimitRanges, whose defaults may then be more than the pod itself asks for: defaultPodRequests
+        if pod.limits != Amounts():
+            pod.requests = merged(merged(pod.limits, asked(pod).total(0, own=False)), pod.requests)
+        for container in pod.all_containers:
             for limit in self._limits(pod.name.namespace, LimitType.CONTAINER):
                 default = merged(limit.most, limit.default_limits)
                 requests = merged(merged(limit.least, default), limit.default_requests)
                 container.asked_limits = merged(default, container.asked_limits)
                 container.asked_requests = merged(requests, container.asked_requests)
+        # no kubelet has seen the pod yet, so that what is asked for is what it has
+        pod.apply_resize()
 
     def check_new(self, pod: SimulatedPod, others: Iterable[SimulatedPod], now: int) -> None:
         """Raises ApiRefusal for a pod that is not to be."""
-        asked = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
-        for name, amounts in asked.items():
-            check_amounts(pod, name, *amounts)
-        self._check_limit_ranges(pod, asked)
-        requests = _total(amounts for amounts, _ in asked.values())
+        new = asked(pod)
+        for name, amounts in new.each.items():
+            check_amounts(f"container '{name}' of pod '{pod.name.name}'", *amounts)
+        check_own(pod, new)
+        self._check_limit_ranges(pod, new)
+        requests = new.total(0)
         for policy in self.policies:
             if policy.namespace == pod.name.namespace and policy.begin <= now < policy.end and _exceeds(requests, policy.most):
                 message = f'admission webhook "{policy.name}" denied the request: pods may not ask for so much'
                 raise ApiRefusal(HTTPStatus.FORBIDDEN, message)
         for quota in self._quotas(pod.name.namespace, now):
-            _demand(quota, pod, asked)
-            _spend(quota, pod.name.name, _use(asked), used(quota, others))
+            _demand(quota, pod, new)
+            _spend(quota, pod.name.name, _use(new), used(quota, others))
 
-    def check_resize(self, pod: SimulatedPod, after: AskedAmounts, all_pods: Iterable[SimulatedPod], now: int) -> None:
+    def check_resize(self, pod: SimulatedPod, resized: ContainerAmounts, all_pods: Iterable[SimulatedPod], now: int) -> None:
         """Raises ApiRefusal for a resize that is not to be."""
-        before = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
+        before, after = asked(pod), asked(pod, resized)
         if service_class(before) != service_class(after):
-            where = f'Pod "{pod.name.name}" is invalid: spec'
-            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: Pod QOS Class may not change as a result of resizing")
+            raise _invalid(pod, "spec: Pod QOS Class may not change as a result of resizing")
+        if after.own != (Amounts(), Amounts()) and not self.resizes_pod_level:
+            gate = "InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled"
+            raise _invalid(pod, f"Forbidden: resize of pods with pod-level resources is forbidden when {gate}")
+        check_own(pod, after)
         self._check_limit_ranges(pod, after)
         for quota in self._quotas(pod.name.namespace, now):
             # a quota counts only what a resize adds
@@ -143,16 +192,15 @@ class PodAdmission:
         ranges = (limit_range for limit_range in self.limit_ranges if limit_range.namespace == namespace)
         return (limit for limit_range in ranges for limit in limit_range.limits if limit.type is kind)
 
-    def _check_limit_ranges(self, pod: SimulatedPod, asked: AskedAmounts) -> None:
+    def _check_limit_ranges(self, pod: SimulatedPod, amounts: AskedAmounts) -> None:
         faults = [
             fault
             for limit in self._limits(pod.name.namespace, LimitType.CONTAINER)
-            for requests, limits in asked.values()
+            for requests, limits in amounts.each.values()
             for fault in _faults(limit, requests, limits)
         ]
-        whole = _total(requests for requests, _ in asked.values()), _total(limits for _, limits in asked.values())
         for limit in self._limits(pod.name.namespace, LimitType.POD):
-            faults += _faults(limit, *whole)
+            faults += _faults(limit, amounts.total(0), amounts.total(1))
         if faults:
             sentence = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
             raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {sentence}')
@@ -163,22 +211,21 @@ def used(quota: SimulatedQuota, pods: Iterable[SimulatedPod]) -> dict[str, int]:
     in_use = dict.fromkeys(quota.hard, 0)
     for pod in pods:
         if pod.name.namespace == quota.namespace:
-            for name, amount in _use(
-                {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
-            ).items():
+            for name, amount in _use(asked(pod)).items():
                 if name in in_use:
                     in_use[name] += amount
     return in_use
 
 
-def service_class(asked: AskedAmounts) -> str:
+def service_class(amounts: AskedAmounts) -> str:
     """The pod's class of service. Source: ComputePodQOS in pkg/apis/core/v1/helper/qos."""
-    pairs = [
-        (getattr(requests, name), getattr(limits, name)) for requests, limits in asked.values() for name in ("cpu", "memory")
-    ]
-    if not any(request or limit for request, limit in pairs):
+    # amounts of the pod itself count instead of those of its containers
+    counted = [amounts.own] if amounts.own != (Amounts(), Amounts()) else amounts.each.values()
+    # an amount of zero counts as not set
+    sums = [{name: amount for name, amount in total(pair[kind] for pair in counted).items() if amount} for kind in (0, 1)]
+    if not any(sums):
         return "BestEffort"
-    return "Guaranteed" if all(limit and (request is None or request == limit) for request, limit in pairs) else "Burstable"
+    return "Guaranteed" if all(limits.cpu and limits.memory for _, limits in counted) and sums[0] == sums[1] else "Burstable"
 
 
 def patched(
@@ -190,15 +237,39 @@ def patched(
         if name not in result:
             raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
         before, capped = result[name]
-        after = merged(before, settled(requests.get(name, Amounts()))), merged(capped, settled(limits.get(name, Amounts())))
-        check_amounts(pod, name, *after)
+        most = merged(capped, settled(limits.get(name, Amounts())))
+        # a limit that is new is also the request where there is none, as in each object that an API server decodes
+        after = merged(most, merged(before, settled(requests.get(name, Amounts())))), most
+        check_amounts(f"container '{name}' of pod '{pod.name.name}'", *after)
         result[name] = after
     return result
 
 
-def check_amounts(pod: SimulatedPod, name: str, requests: Amounts, limits: Amounts) -> None:
+def check_own(pod: SimulatedPod, amounts: AskedAmounts) -> None:
+    """Raises ApiRefusal (422) where a pod's own amounts and its containers' do not fit: validatePodResourceConsistency."""
+    requests, limits = amounts.own
+    check_amounts(f"pod '{pod.name.name}'", requests, limits)
+    together = amounts.total(0, own=False)
+    for resource in ("cpu", "memory"):
+        own, asked_for = getattr(requests, resource), getattr(together, resource)
+        if own is not None and asked_for is not None and asked_for > own:
+            reason = f"must be greater than or equal to aggregate container requests of {asked_for:g}"
+            raise _invalid(pod, f"spec.resources.requests[{resource}]: {own:g}: {reason}")
+        most = getattr(limits, resource)
+        # only the containers': limits of init containers are not looked at
+        for name, (_, of_container) in amounts.containers.items():
+            limit = getattr(of_container, resource)
+            if most is not None and limit is not None and limit > most:
+                reason = f"must be less than or equal to pod limits of {most:g}"
+                raise _invalid(pod, f"spec.resources.containers[{name}][{resource}].limits: {limit:g}: {reason}")
+
+
+def _invalid(pod: SimulatedPod, why: str) -> ApiRefusal:
+    return ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f'Pod "{pod.name.name}" is invalid: {why}')
+
+
+def check_amounts(where: str, requests: Amounts, limits: Amounts) -> None:
     """Raises ApiRefusal (422) for a request above its limit, or an amount below zero."""
-    where = f"container '{name}' of pod '{pod.name.name}'"
     for resource, wanted, limit in (("cpu", requests.cpu, limits.cpu), ("memory", requests.memory, limits.memory)):
         if (wanted or 0) < 0 or (limit or 0) < 0:
             raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {resource} must be greater than or equal to 0")
@@ -226,37 +297,32 @@ def _said(what: str, amount: float | None) -> str:
     return f"but no {what} is specified" if amount is None else f"but {what} is {amount:g}"
 
 
-def _use(asked: AskedAmounts) -> dict[str, int]:
+def _use(amounts: AskedAmounts) -> dict[str, int]:
     """What a pod counts for, by the quotas' names of resources."""
-    requests, limits = _total(amounts for amounts, _ in asked.values()), _total(amounts for _, amounts in asked.values())
-    use = {"pods": 1, "count/pods": 1}
-    if requests.cpu is not None:
-        use["cpu"] = use["requests.cpu"] = millicores(requests.cpu)
-    if requests.memory is not None:
-        use["memory"] = use["requests.memory"] = int(requests.memory)
-    if limits.cpu is not None:
-        use["limits.cpu"] = millicores(limits.cpu)
-    if limits.memory is not None:
-        use["limits.memory"] = int(limits.memory)
-    return use
+    requests, limits = whole(amounts.total(0)), whole(amounts.total(1))
+    use = {"pods": 1, "count/pods": 1, **requests}
+    use |= {f"requests.{name}": amount for name, amount in requests.items()}
+    return use | {f"limits.{name}": amount for name, amount in limits.items()}
 
 
-def _demand(quota: SimulatedQuota, pod: SimulatedPod, asked: AskedAmounts) -> None:
-    """Each container must state what a quota bounds."""
+def _demand(quota: SimulatedQuota, pod: SimulatedPod, amounts: AskedAmounts) -> None:
+    """Each container must state what a quota bounds, unless the pod has amounts of its own: Constraints of podEvaluator."""
+    if amounts.own != (Amounts(), Amounts()):
+        return
     for name in sorted(quota.hard):
         kind, _, resource = name.rpartition(".")
         if resource not in ("cpu", "memory"):
             continue
-        for container, (requests, limits) in asked.items():
+        for container, (requests, limits) in amounts.each.items():
             if getattr(limits if kind == "limits" else requests, resource) is None:
                 message = f"failed quota: {quota.name}: must specify {name} for: {container}"
                 raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {message}')
 
 
-def _spend(quota: SimulatedQuota, pod: str, asked: Mapping[str, int], in_use: Mapping[str, int]) -> None:
-    over = [name for name in sorted(asked) if name in quota.hard and in_use[name] + asked[name] > quota.hard[name]]
+def _spend(quota: SimulatedQuota, pod: str, more: Mapping[str, int], in_use: Mapping[str, int]) -> None:
+    over = [name for name in sorted(more) if name in quota.hard and in_use[name] + more[name] > quota.hard[name]]
     if over:
-        lists = [",".join(f"{name}={spelled(name, amounts[name])}" for name in over) for amounts in (asked, in_use, quota.hard)]
+        lists = [",".join(f"{name}={spelled(name, amounts[name])}" for name in over) for amounts in (more, in_use, quota.hard)]
         message = f"exceeded quota: {quota.name}, requested: {lists[0]}, used: {lists[1]}, limited: {lists[2]}"
         raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod}" is forbidden: {message}')
 
@@ -264,16 +330,6 @@ def _spend(quota: SimulatedQuota, pod: str, asked: Mapping[str, int], in_use: Ma
 def spelled(name: str, amount: int) -> str:
     """An amount of a quota as Kubernetes writes it."""
     return f"{amount}m" if name.endswith("cpu") else str(amount)
-
-
-def _total(amounts: Iterable[Amounts]) -> Amounts:
-    """The sum, of what is stated."""
-    total = Amounts()
-    for amount in amounts:
-        cpu = total.cpu if amount.cpu is None else Cores((total.cpu or 0.0) + amount.cpu)
-        memory = total.memory if amount.memory is None else Bytes((total.memory or 0) + amount.memory)
-        total = Amounts(cpu, memory)
-    return total
 
 
 def _exceeds(requests: Amounts, most: Amounts) -> bool:

@@ -2,18 +2,12 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from agents.logic.resources import pod_acceptance, pod_resources, quota_admission
-from agents.logic.resources.limit_ranges import Ranges
-from agents.logic.resources.pod_acceptance import Rules
-from agents.logic.resources.quota_admission import QuotaPod
-from schemas.facts.pods import PodChanged
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 from streams.clients.kube import pod_objects, quantities
@@ -25,6 +19,7 @@ from tests.controlplane import generated_pods
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support import resize_objection
 from tests.support.admission_manifests import bounded_by
 
 CLUSTER = "real"
@@ -55,7 +50,7 @@ def test_every_resize_that_our_rules_let_pass_is_accepted(plane: Plane) -> None:
         fact = pod_facts.pod_changed(pod_objects.read_pod(CLUSTER, found), datetime.now(UTC))
         for _ in range(EACH):
             changed = {each.name: _wanted(chance, each.limits) for each in fact.containers}
-            objection = _objection(fact, changed, ranges[world.namespace], _quotas(world))
+            objection = resize_objection.objection(fact, changed, ranges[world.namespace], _quotas(world))
             answer = _resized(world, name, changed)
             counts[f"{'refused' if objection else 'passed'} by us, {'refused' if answer else 'accepted'} there"] += 1
             if objection is None and answer is not None and _BEYOND_NODE not in answer:
@@ -89,28 +84,6 @@ def _wanted(chance: random.Random, limits: Amounts) -> tuple[Amounts, Amounts]:
     cpu, memory, times = chance.choice(CORES), chance.choice(MEBIBYTES) << 20, chance.choice((1, 1, 2, 5))
     most = Amounts(None if limits.cpu is None else Cores(cpu * times), None if limits.memory is None else Bytes(memory * times))
     return Amounts(Cores(cpu), Bytes(memory)), most
-
-
-def _objection(fact: PodChanged, changed: dict[str, tuple[Amounts, Amounts]], ranges: Ranges, quotas: list[Any]) -> str | None:
-    """What the guards of the updater go by."""
-    new = {
-        each.name: (
-            quantities.merged(each.requests, changed[each.name][0]),
-            quantities.merged(each.limits, changed[each.name][1]),
-        )
-        for each in fact.containers
-    }
-    after = pod_resources.of_fact(fact, new)
-    before = QuotaPod(pod_resources.of_fact(fact))
-    resized = [replace(each, requests=new[each.name][0], limits=new[each.name][1]) for each in fact.containers]
-    kinds = {
-        pod_resources.service_class([*containers, *fact.init_containers], fact.requests, fact.limits)
-        for containers in (fact.containers, resized)
-    }
-    if len(kinds) > 1:
-        return "its class of service would change"
-    worse = pod_acceptance.worse(before, QuotaPod(after), Rules(ranges))
-    return worse or quota_admission.resize_objection(quotas, QuotaPod(after), before)
 
 
 def _resized(world: World, name: str, changed: dict[str, tuple[Amounts, Amounts]]) -> str | None:

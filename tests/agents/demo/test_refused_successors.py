@@ -1,6 +1,5 @@
 """Scenarios in which the API server refuses new pods: no more are missing than the budget allows, and it goes on when it may."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ from agents import cli
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.pods import PodChanged, PodDeleted
-from streams.codec.event_codec import Codec, is_of_a_clock
-from streams.log.file_log import FileLog
-from streams.topics import Topics
+from tests.support.kept_scenario import events_of
 
 SCENARIO = """
 length: 150m
@@ -37,17 +34,7 @@ def play(folder: Path, rules: str, *, budget: float = 0.3, mode: str = "Recreate
     file, kept = folder / "scenario.yaml", folder / "kept"
     file.write_text(SCENARIO.format(rules=rules, budget=budget, mode=mode, low=low))
     assert cli.run(["simulate", str(file), "--keep", str(kept), "-o", "json"]) == 0
-    return list(_events(kept / "log.jsonl"))
-
-
-def _events(log: Path) -> Iterator[Event]:
-    codec, topics = Codec(Topics("ullage", 1)), Topics("ullage", 1)
-    with FileLog(log) as opened:
-        for name in ("pod-updates", "pod-changes-by-cluster"):
-            for record in opened.poll({(topics.wire(name), 0): 0}, limit=10**6):
-                event = None if is_of_a_clock(record) else codec.decode_or_none(record)
-                if event is not None:
-                    yield event
+    return list(events_of(kept / "log.jsonl"))
 
 
 def fewest(events: list[Event]) -> int:
@@ -141,7 +128,7 @@ workloads:
 def test_a_loop_of_kills_under_a_disruption_budget_is_said_and_nobody_asks_in_vain(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text(LOOP)
     assert cli.run(["simulate", str(tmp_path / "scenario.yaml"), "--keep", str(tmp_path / "kept"), "-o", "json"]) == 0
-    events = list(_events(tmp_path / "kept" / "log.jsonl"))
+    events = list(events_of(tmp_path / "kept" / "log.jsonl"))
     assert not [each for each in events if isinstance(each, EvictionPlanned)]
     [said, *_] = [each for each in events if isinstance(each, UpdateRefused) and each.guard == "oom-bound"]
     assert "PodDisruptionBudget 'search' allows no eviction now" in said.reason
@@ -164,7 +151,7 @@ def test_a_rule_that_refuses_only_what_is_recommended_keeps_no_pod_away(tmp_path
     (tmp_path / "scenario.yaml").write_text(f"{scenario}{rule}\n")
     assert cli.run(["simulate", str(tmp_path / "scenario.yaml"), "--keep", str(tmp_path / "kept"), "-o", "json"]) == 0
     there, alone = set[str](), set[datetime]()
-    for event in _events(tmp_path / "kept" / "log.jsonl"):
+    for event in events_of(tmp_path / "kept" / "log.jsonl"):
         if isinstance(event, PodChanged):
             there.add(event.pod.uid)
         elif isinstance(event, PodDeleted):

@@ -14,6 +14,7 @@ from streams.clients.kube.cluster_client import connect
 from streams.errors import GiveUp, TryAgain
 from streams.simulated.api_server import SimulatedClient, SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
+from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts, leak
 from tests.support.simulated_shop import demo_cluster
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -168,3 +169,22 @@ def test_no_budget_means_every_pod_may_go(client: ClusterClient) -> None:
     for pod in pods:
         client.evict(pod.pod)
     assert not [p for p in client.pods() if p.workload.name == "reports"]
+
+
+def test_init_containers_and_amounts_of_the_pod_itself_are_answered_alike() -> None:
+    app = ContainerTemplate("app", leak(cores=0.1, memory=100, per_hour=0), amounts(0.1, 128))
+    proxy = ContainerTemplate("proxy", leak(cores=0.1, memory=90, per_hour=0), amounts(0.1, 64), amounts(None, 64), sidecar=True)
+    setup = ContainerTemplate("setup", leak(cores=0.1, memory=50, per_hour=0), amounts(None, 64), lasts=30)
+    own = amounts(1.0, 512)
+    deployment = SimulatedDeployment("shop", "web", 2, (app,), init=(setup, proxy), requests=own, limits=own)
+    node = SimulatedNode("node-1", Cores(4.0), Bytes(8 << 30))
+    cluster = SimulatedCluster(name="demo", seed=1, start=START, nodes=[node], deployments=[deployment])
+    with SimulatedServer(cluster) as server:
+        kubernetes = connect("demo", server.url)
+        for step in range(1, 12):
+            cluster.advance(START + timedelta(seconds=15 * step))
+            assert kubernetes.pods() == cluster.pods()
+            assert kubernetes.usage() == cluster.usage()
+        kubernetes.close()
+    [pod, _] = cluster.pods()
+    assert (pod.requests, pod.limits, pod.init_containers[1].broken) == (own, own, True)
