@@ -90,13 +90,16 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
     return eviction_tolerance.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted), down=down)
 
 
-def _spared(candidate: Candidate, headcount: Headcount) -> int:
-    """How many of those that are away do not hold the change back."""
+def _spared(candidate: Candidate, headcount: Headcount, *, own: bool = False) -> int:
+    """How many of those that are away do not hold the change back. `own`: they are the workload's own pods."""
     if not disrupts(candidate):
         # A change that stops no container takes nothing away, whatever is missing.
         return headcount.missing + headcount.down
-    # A pod that serves nobody takes nothing away, and the others that serve nobody are like it.
-    return 0 if serves(candidate.situation.pod.fact) else headcount.down
+    if serves(candidate.situation.pod.fact):
+        return 0
+    # A pod that serves nobody takes nothing away, and the others that serve nobody are like it. Where pods of its own workload do
+    # not come, its successor may not come either; what other workloads lack says nothing about it.
+    return headcount.down + (0 if own else headcount.missing)
 
 
 def workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -104,7 +107,7 @@ def workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | No
     if candidate.harmless or candidate.raises:
         return None
     share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
-    return shared_guards.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
+    return shared_guards.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload, own=True))
 
 
 def namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -1,0 +1,60 @@
+"""Public reports about pods that nobody had tried here, and what came up beside them, each played as a scenario."""
+
+from collections import Counter
+from pathlib import Path
+
+from agents import cli
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned
+from schemas.facts.pods import PodChanged
+from schemas.facts.usage import ContainerOOMKilled
+from tests.support.kept_scenario import events_of
+
+ODD = """
+length: 8h
+budget: 0.34
+mode: Recreate
+settings: {updates.warm_up: 300}
+workloads:
+- {name: shop/a, load: {shape: leak, cores: 0.0254, memory: 77, per_hour: 0}, requests: {cpu: '1', memory: 1Gi}}
+- {name: shop/b, load: {shape: leak, cores: 0.333, memory: 131, per_hour: 0}, requests: {cpu: '2', memory: 2Gi},
+   limits: {memory: 3G}}
+- {name: shop/c, load: {shape: leak, cores: 0.0007, memory: 13, per_hour: 0}, requests: {cpu: '1', memory: 123456789}}
+- {name: shop/d, load: {shape: leak, cores: 1.2345, memory: 901, per_hour: 0}, requests: {cpu: 101m, memory: 1000001}}
+- {name: shop/daily, load: {shape: rush, low: 0.1, high: 3, hour: 9, memory: 200}, requests: {cpu: '1', memory: 1Gi}}
+"""
+BROKEN = """
+length: 40m
+budget: 0.25
+mode: Recreate
+settings: {updates.warm_up: 300}
+limit_ranges:
+- {name: shop/r, max: {memory: 2Gi}}
+workloads:
+- {name: shop/never, load: {shape: leak, cores: 0.1, memory: 99, per_hour: 0}, requests: {cpu: '1'}, limits: {memory: 3Gi}}
+- {name: shop/loops, load: {shape: leak, cores: 0.1, memory: 901, per_hour: 0}, requests: {cpu: '1'}, limits: {memory: 150Mi}}
+- {name: shop/fine, load: {shape: leak, cores: 0.9, memory: 99, per_hour: 0}, requests: {cpu: '1', memory: 256Mi}}
+"""
+
+
+def play(folder: Path, scenario: str) -> list[Event]:
+    file, kept = folder / "scenario.yaml", folder / "kept"
+    file.write_text(scenario)
+    assert cli.run(["simulate", str(file), "--keep", str(kept), "-o", "json"]) == 0
+    return list(events_of(kept / "log.jsonl"))
+
+
+def test_rounded_amounts_evict_no_pod_twice_and_later_recommendations_are_applied(tmp_path: Path) -> None:
+    """autoscaler#4774: the new pod had almost what was recommended, and was evicted each minute. #6822: only the first was."""
+    evicted = [event for event in play(tmp_path, ODD) if isinstance(event, EvictionPlanned)]
+    counts = Counter(event.workload.name for event in evicted)
+    assert counts == {**dict.fromkeys("abcd", 3), "daily": 6}
+    assert {event.at.hour for event in evicted if event.workload.name == "daily"} == {3, 7}, "down in the night, up at the rush"
+
+
+def test_a_workload_whose_pods_never_come_keeps_no_memory_from_pods_of_others_that_are_killed(tmp_path: Path) -> None:
+    """A third of all pods is refused from the beginning, more than the budget: 423 kills in twelve hours before."""
+    events = play(tmp_path, BROKEN)
+    kills = Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled))
+    assert max(kills.values()) <= 3
+    assert {event.workload.name for event in events if isinstance(event, PodChanged)} == {"loops", "fine"}
