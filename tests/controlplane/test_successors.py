@@ -1,4 +1,4 @@
-"""Evictions where no new pods may be made, or somebody protects them, with the real API server, controllers and source.
+"""Evictions and resizes where the API server refuses, or somebody protects pods, with its controllers and our real source.
 
 Little goes, and it is said why.
 """
@@ -7,16 +7,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents import cli
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.settings.all_settings import Settings
 from agents.settings.loading import load
 from schemas.catalogue import Event
-from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.update_facts import (
@@ -28,12 +30,16 @@ from schemas.facts.update_facts import (
     ResourceQuotaChanged,
 )
 from schemas.names import Amounts, Workload
+from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.codec.event_codec import Codec
 from streams.consumers.evictor import evictor
+from streams.consumers.resizer import resizer
+from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from tests.controlplane.api_requests import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -54,19 +60,29 @@ SET = {
 }
 
 
-class Updating:
-    """Source, updater and evictor in one process, on a log in memory, with event time of its own that runs ahead."""
+LOW, HIGH = Amounts(Cores(0.01), Bytes(8 * MIB)), Amounts(Cores(0.05), Bytes(32 * MIB))
 
-    def __init__(self, plane: Plane, world: World, client: KubernetesClient, kind: str) -> None:
+
+class Updating:
+    """Source, updater and consumers in one process, on a log in a file, with event time of its own that runs ahead."""
+
+    def __init__(self, scene: WatchedScene, world: World, client: KubernetesClient, kind: str) -> None:
         self.workload = Workload(CLUSTER, world.namespace, kind, "web")
-        self.world, self.scene = world, WatchedScene(plane, world)
+        self.world, self.scene = world, scene
+        assert isinstance(scene.log, FileLog)
+        self.path = scene.log.path
+        self.advice = ContainerRecommendation("app", LOW, HIGH, HIGH, HIGH)
         self.topics, self.codec, self.now = self.scene.topics, Codec(self.scene.topics), datetime.now(UTC)
         context = LogContext(self.scene.log, self.topics, self.codec, CLUSTER)
         settings: Settings = load(flags=SET).settings
         self.stages = Runner([each for each in stages(settings) if each.name == "updater"], context)
-        self.evictor = evictor(LogContext(self.scene.log, self.topics, Codec(self.topics), CLUSTER), client)
-        self._publish(VerticalPolicyChanged(self.now, f"{CLUSTER}/*", "1", UpdateMode.RECREATE), "rules")
+        own = LogContext(self.scene.log, self.topics, Codec(self.topics), CLUSTER)
+        self.consumers = (evictor(own, client), resizer(own, client))
+        self.mode(UpdateMode.RECREATE)
         self._publish(ControlChanged(self.now, CLUSTER, Mode.APPLY, budget=Fraction(0.25)), "control")
+
+    def mode(self, mode: UpdateMode) -> None:
+        self._publish(VerticalPolicyChanged(self.now, f"{CLUSTER}/*", "1", mode), "rules")
 
     def _publish(self, event: Event, topic: str) -> None:
         self.scene.log.append(self.codec.encode_for_all(event, topic=topic, key=CLUSTER, source="/test"))
@@ -74,15 +90,14 @@ class Updating:
     def minute(self) -> None:
         """A minute passes for the stage, and for the cluster what its controllers and the source take."""
         self.now += timedelta(minutes=1)
-        low, high = Amounts(Cores(0.01), Bytes(8 * MIB)), Amounts(Cores(0.05), Bytes(32 * MIB))
-        advice = ContainerRecommendation("app", low, high, high, high)
         number = int(self.now.timestamp() * 1000)
         decision = f"recommender/0/{number}/requests/{self.workload.key}"
-        event = RequestsRecommended(decision, self.now, self.workload, (advice,), {})
+        event = RequestsRecommended(decision, self.now, self.workload, (self.advice,), {})
         self._publish(event, "recommendations-by-cluster")
         ticks.append(self.scene.log, self.scene.topics, number)
         self.stages.run()
-        self.evictor.poll_once()
+        for consumer in self.consumers:
+            consumer.poll_once()
         wait_for(self._settled, what="the controller has done what it can, and the log knows")
 
     def _settled(self) -> bool:
@@ -103,6 +118,14 @@ class Updating:
     def reason(self, guard: str) -> str:
         found = [e.reason for e in self.scene.events("pod-updates") if isinstance(e, UpdateRefused) and e.guard == guard]
         return found[-1] if found else ""
+
+    def why_not(self, capsys: pytest.CaptureFixture[str]) -> str:
+        """What `ullage why-not` says of the workload."""
+        where = ["log.kind=file", f"log.path={self.path}", f"topics.partitions={PARTITIONS}", f"cluster.name={CLUSTER}"]
+        flags = [word for text in (*where, *(f"{name}={value}" for name, value in SET.items())) for word in ("--set", text)]
+        capsys.readouterr()
+        assert cli.run(["why-not", f"{self.world.namespace}/web", *flags]) == 0
+        return capsys.readouterr().out
 
     def there(self) -> int:
         return len([pod for pod in self.world.pods("web") if pod["metadata"].get("deletionTimestamp") is None])
@@ -131,9 +154,12 @@ def _batch(world: World) -> str:
 
 
 @pytest.fixture
-def updating(request: pytest.FixtureRequest, plane: Plane, world: World, client: KubernetesClient) -> Iterator[Updating]:
+def updating(
+    request: pytest.FixtureRequest, plane: Plane, world: World, client: KubernetesClient, tmp_path: Path
+) -> Iterator[Updating]:
     kind, make = getattr(request, "param", ("Deployment", deployment))
-    made = Updating(plane, world, client, kind)
+    scene = WatchedScene(plane, world, FileLog.open_or_create(tmp_path / "log.jsonl"))
+    made = Updating(scene, world, client, kind)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases"
     renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     world.ask.post(path, {"metadata": {"name": LEASE}, "spec": {"renewTime": renewed}})
@@ -156,16 +182,31 @@ def updating(request: pytest.FixtureRequest, plane: Plane, world: World, client:
 @contextmanager
 def no_new_pods(world: World, unless: str = "false") -> Iterator[None]:
     """A ValidatingAdmissionPolicy of others refuses each new pod of the namespace, unless this expression is true of it."""
-    name = f"none-{world.namespace}"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    with _refusing(world, rule, {"expression": unless, "message": "no new pods here"}):
+        wait_for(lambda: _is_refused(world), what="the policy is in force")
+        yield
+
+
+@contextmanager
+def no_resizes(world: World, pod: str) -> Iterator[None]:
+    """Such a policy refuses each resize."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
+    with _refusing(world, rule, {"expression": "false", "message": "no resizes here"}):
+        wait_for(lambda: not _may_resize(world, pod), what="the policy is in force")
+        yield
+
+
+@contextmanager
+def _refusing(world: World, rule: dict[str, Any], validation: dict[str, str]) -> Iterator[None]:
+    name = f"none-{world.namespace}"
     where = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
     spec: dict[str, Any] = {"matchConstraints": {"resourceRules": [rule], "namespaceSelector": where}}
-    spec["validations"] = [{"expression": unless, "message": "no new pods here"}]
+    spec["validations"] = [validation]
     world.ask.post(POLICIES, {"metadata": {"name": name}, "spec": spec})
     binding = {"policyName": name, "validationActions": ["Deny"]}
     world.ask.post(BINDINGS, {"metadata": {"name": name}, "spec": binding})
     try:
-        wait_for(lambda: _is_refused(world), what="the policy is in force")
         yield
     finally:
         world.ask.delete(f"{BINDINGS}/{name}")
@@ -182,6 +223,15 @@ def _is_refused(world: World) -> bool:
     except Refused:
         return True
     return False
+
+
+def _may_resize(world: World, pod: str) -> bool:
+    patch = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "90m"}}}]}}
+    try:
+        world.ask.patch(f"{world.path('pods', pod)}/resize?dryRun=All", patch)
+    except Refused:
+        return False
+    return True
 
 
 def test_where_a_policy_refuses_new_pods_one_goes_and_it_goes_on_without_the_policy(updating: Updating) -> None:
@@ -284,3 +334,60 @@ def test_pods_stay_while_their_namespace_or_service_account_protects_them(
         return updating.evictions() > 0
 
     wait_for(more, timeout=60.0, what="without the mark pods go")
+
+
+def test_a_resize_that_is_refused_is_tried_less_and_less_often_and_why_not_says_what_to_change(
+    updating: Updating, capsys: pytest.CaptureFixture[str]
+) -> None:
+    updating.mode(UpdateMode.IN_PLACE)
+
+    def results(result: Result) -> int:
+        outcomes = updating.scene.events("outcomes")
+        return sum(isinstance(each, ActionFinished) and each.result is result for each in outcomes)
+
+    with no_resizes(updating.world, updating.world.pods("web")[0]["metadata"]["name"]):
+        updating.minutes(15)
+        tried = sum(isinstance(event, ResizePlanned) for event in updating.scene.events("pod-updates"))
+        assert (results(Result.DONE), results(Result.FAILED)) == (0, tried)
+        assert 4 <= tried <= 4 * 5, "at 1, 2, 4, 8 and 15 minutes at most"
+        said = updating.why_not(capsys)
+        assert "guard 'refused' says: the pod's last" in said
+        assert "no resizes here" in said
+        assert "change what the answer names" in said
+
+    def done() -> bool:
+        updating.minute()
+        return results(Result.DONE) == REPLICAS
+
+    wait_for(done, timeout=120.0, what="without the policy all pods are resized")
+
+
+def with_a_wide_limit(world: World) -> None:
+    amounts = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    world.deployment("web", {"app": amounts}, replicas=REPLICAS, spec={"serviceAccountName": "default"})
+
+
+@pytest.mark.parametrize("updating", [("Deployment", with_a_wide_limit)], indirect=True)
+def test_no_pod_is_evicted_into_a_limit_range_below_what_it_needs_and_why_not_says_what_to_change(
+    updating: Updating, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The LimitRange came after the pods: 512 MiB are their limit, 400 MiB are needed, and 256 MiB are what it leaves."""
+    world, needed = updating.world, Amounts(Cores(0.05), Bytes(400 * MIB))
+    updating.advice = ContainerRecommendation("app", Amounts(Cores(0.01), Bytes(300 * MIB)), needed, needed, needed)
+    limits = {"limits": [{"type": "Container", "max": {"memory": "256Mi"}}]}
+    world.ask.post(world.path("limitranges"), {"metadata": {"name": "small"}, "spec": limits})
+    bounds = lambda: [each for each in updating.scene.events("policies", 0) if isinstance(each, LimitRangeChanged)]  # noqa: E731
+    wait_for(bounds, what="the log knows the LimitRange")
+    updating.minutes(6)
+    assert (updating.evictions(), updating.there()) == (0, REPLICAS)
+    said = updating.why_not(capsys)
+    assert "guard 'starving' says: the memory limit of container 'app' would fall from 512.0 MiB to 256.0 MiB" in said
+    assert "raise that bound, or use a mode that resizes in place" in said
+    world.ask.patch(world.path("limitranges", "small"), {"spec": {"limits": [{"type": "Container", "max": {"memory": "4Gi"}}]}})
+    wait_for(lambda: len(bounds()) > 1, what="the log knows that it has grown")
+
+    def more() -> bool:
+        updating.minute()
+        return updating.evictions() > 0
+
+    wait_for(more, timeout=60.0, what="with a larger LimitRange pods go")
