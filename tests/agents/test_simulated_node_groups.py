@@ -23,7 +23,7 @@ from schemas.facts.scheduled_pods import PodToleration
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds
 from streams.clients.expander_client import ExpanderClient
-from streams.simulated.cluster_spec import Shortage, SimulatedNodeGroup
+from streams.simulated.cluster_spec import ContainerTemplate, Shortage, SimulatedNodeGroup, amounts
 from tests.support.asg_scene import Killed, Mortal
 from tests.support.expander_server import chosen, expander_server
 from tests.support.simulated_fleet import START, Fleet, deployment
@@ -232,3 +232,17 @@ def test_a_node_boots_for_as_long_as_its_group_says() -> None:
     fleet.run(minutes=7)
     [waited] = fleet.cluster.waited
     assert 300 <= waited <= 320
+
+
+@pytest.mark.parametrize("profile", ["ullage", "upstream"])
+def test_a_node_stays_whose_pods_fit_nowhere_else_because_of_their_init_containers(profile: str) -> None:
+    """CA#4125. A pod takes 1 core while it runs, and 2.5 before: its init container beside the sidecar that started first."""
+    proxy = ContainerTemplate("proxy", None, amounts(0.8, 256), sidecar=True)
+    setup = ContainerTemplate("setup", None, amounts(1.7, 256), lasts=60)
+    fleet = Fleet([group()], [deployment("web", 3, cpu=0.2, init=(proxy, setup))], {**QUICK, "nodes.profile": profile})
+    fleet.run(minutes=10)
+    sizes = set[int]()
+    for _ in range(20):
+        fleet.run(minutes=3)
+        sizes.add(fleet.cloud.desired["pool"])
+    assert (sizes, fleet.waiting, fleet.cluster.moved) == ({3}, 0, 0)

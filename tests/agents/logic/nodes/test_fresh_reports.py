@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.nodes import NodeTaint
+from schemas.decisions.node_updates import ScaleRefused
+from schemas.facts.nodes import NodeTaint, NodeTemplateSeen
+from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, LabelQuery, NodeQuery, PodToleration, RequiredPodAffinity
-from tests.support.cluster_events import START, when
+from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import ScalerRun, controller, group, instance, joined, node, pod, shape
 
 EBS, ZONE, HOST = "ebs.csi.aws.com", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -136,3 +138,40 @@ def test_a_pod_that_tolerates_a_cordon_makes_no_node_beside_a_cordoned_one() -> 
     run.step(pod("p"))
     run.run(12.0)
     assert run.grown == []
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_pod_that_asks_to_be_left_alone_is_obeyed_while_its_init_containers_run(began: bool) -> None:
+    """karpenter-provider-aws#3594: such pods were evicted while their first init container ran."""
+    phase = PodPhase.RUNNING if began else PodPhase.PENDING
+    run = ScalerRun(
+        group("a", desired=2), *joined("n1"), *joined("n2"),
+        shape(cpu=100, annotations={"karpenter.sh/do-not-disrupt": "true"}), controller(), pod("p", node="n1", phase=phase),
+        settings=QUICK,
+    )  # fmt: skip
+    run.run(60.0)
+    assert run.removed == ["n2"]
+
+
+def test_a_new_node_is_not_empty_before_its_pod_has_begun() -> None:
+    """karpenter-provider-aws#4341: a node was consolidated while the pod that it had been started for pulled its images."""
+    run = ScalerRun(
+        group("a", desired=1), *joined("n1"), shape(cpu=3000), controller(), pod("p", node="n1", phase=PodPhase.PENDING),
+        settings=QUICK,
+    )  # fmt: skip
+    run.run(60.0)
+    assert run.removed == []
+
+
+@pytest.mark.parametrize(("disk", "grown"), [({}, []), ({"ephemeral-storage": 100 * GIB}, [("a", 0, 1)])])
+def test_a_group_without_nodes_has_the_disk_that_its_template_names(disk: dict[str, int], grown: list[Any]) -> None:
+    """autoscaler#1650, #1869: a group at zero never grew for a pod that asks for ephemeral storage, and nobody said why."""
+    size = {"cpu": 4000, "memory": 16 * GIB, "pods": 110, **disk}
+    template = NodeTemplateSeen({ZONE: "zone-a"}, (), size, size)
+    wants = shape(requests={"cpu": 100, "memory": GIB, "ephemeral-storage": 10 * GIB})
+    run = ScalerRun(group("a", template=template), wants, controller())
+    run.step(pod("p"))
+    run.run(12.0)
+    assert run.grown == grown
+    said = [refusal.reason for refusal in run.of(ScaleRefused)]
+    assert grown or said[0].endswith("a new node has 0 ephemeral-storage, and each of the pods asks for 10737418240")
