@@ -212,6 +212,8 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
             value, why = _quoted(name, values.get(name, problem["input"]), hidden), problem["msg"]
             if value == _HIDDEN and problem["type"] == "string_type":
                 why = "it must be text: put it in quotes"
+            if problem["type"] in {"float_parsing", "int_parsing"} and setting_texts.has_unit(problem["input"]):
+                why = setting_texts.UNIT
             yield _nonsense(name, value, place, why[0].lower() + why[1:])
 
 

@@ -6,6 +6,7 @@ setting that may be unset. Every other text is read by the setting's own type.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -14,6 +15,10 @@ from pydantic import BaseModel, SecretStr
 from streams.errors import BadInput
 
 MISREAD = "it is neither true nor false, as which YAML reads yes, no, on and off without quotes"
+UNIT = (
+    "it is a number without its unit: seconds (10m is 600), bytes (8Gi is 8589934592), cores (250m is 0.25), a share (5% is 0.05)"
+)
+"""What whoever copies the flags of an original, which have units, is told."""
 Defaults = Mapping[str, object]
 """Dotted names of settings to their defaults; the default shows whether a setting is a list, and whether it may be unset."""
 
@@ -40,6 +45,11 @@ def is_misread(value: object, default: object) -> bool:
     """Whether it is true or false where something else belongs."""
     # pydantic would take true for the number 1
     return isinstance(value, bool) and (default is None or (isinstance(default, int | float) and not isinstance(default, bool)))
+
+
+def has_unit(value: object) -> bool:
+    """Whether it begins as a number does and goes on as none, as in 10m0s or 8Gi."""
+    return isinstance(value, str) and re.match(r"\d+(\.\d+)?\s*[A-Za-z%]", value) is not None
 
 
 def read(name: str, value: object, defaults: Defaults) -> object:
