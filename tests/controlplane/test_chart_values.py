@@ -92,3 +92,16 @@ def test_no_pod_names_a_user_so_that_openshift_may(values: str, helm: Path) -> N
         context = pod["spec"]["securityContext"]
         assert context["runAsNonRoot"] is True, name
         assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(context), name
+
+
+@pytest.mark.parametrize("place", [None, "autoscaling/who-goes-first"])
+def test_the_right_on_the_config_map_of_priorities_is_on_the_one_that_the_settings_name(place: str | None, helm: Path) -> None:
+    told = {"settings.cluster.priorities": place} if place else {}
+    named = {
+        d["kind"]: d
+        for d in rendered(helm, "ullage", {**VALUES["irsa"], **told})
+        if d["metadata"]["name"].endswith("-priorities")
+    }
+    namespace, name = (place or "kube-system/cluster-autoscaler-priority-expander").split("/")
+    assert {kind: d["metadata"]["namespace"] for kind, d in named.items()} == {"Role": namespace, "RoleBinding": namespace}
+    assert [rule["resourceNames"] for rule in named["Role"]["rules"]] == [[name]]
