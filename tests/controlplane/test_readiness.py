@@ -5,6 +5,7 @@ The table at the end is what is promised. All processes run against a real API s
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -211,8 +212,10 @@ def test_every_panel_of_the_dashboards_shows_data_of_a_real_server(site: Site, t
     scrape = {"job_name": "ullage", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
     rules = {"rule_files": [str(FILES / "alerts.yaml")], "global": {"evaluation_interval": "1s"}}
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({**rules, "scrape_configs": [scrape]}))
-    panels = [panel for file in FILES.glob("*dashboard.json") for panel in json.loads(file.read_text())["panels"]]
-    queries = {target["expr"] for panel in panels for target in panel["targets"]}
+    dashboards = [json.loads(file.read_text()) for file in FILES.glob("*dashboard.json")]
+    queries = {target["expr"] for dashboard in dashboards for panel in dashboard["panels"] for target in panel["targets"]}
+    variables = [variable["query"] for dashboard in dashboards for variable in dashboard["templating"]["list"]]
+    queries |= {re.sub(r"label_values\((.+), (\w+)\)", r"group by (\2) (\1)", query) for query in variables if "(" in query}
     queries = {query.replace("$cluster", ".*").replace("$namespace", ".*") for query in queries}
     with prometheus_package.server(tmp_path) as address:
         empty = set(queries)
