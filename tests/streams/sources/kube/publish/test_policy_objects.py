@@ -202,6 +202,16 @@ def test_what_somebody_wrote_past_the_object_is_undone_within_a_minute(scene: Ku
     assert (in_force(scene)[CART].update_mode, in_force(scene)[CART].through) == (UpdateMode.OFF, "VerticalPolicy/shop/cart")
 
 
+def test_what_the_command_had_said_for_its_target_is_not_there_again_when_an_object_goes(scene: KubeScene) -> None:
+    operator(scene).publish(VerticalPolicyChanged(scene.at, "real/shop/*", "1", UpdateMode.OFF))
+    scene.later(timedelta(minutes=1))
+    whole = policy({"mode": "Auto"})
+    scene.see(KIND, whole)
+    assert in_force(scene)["real/shop/*"].update_mode is UpdateMode.AUTO
+    scene.lose(KIND, whole)
+    assert in_force(scene) == {}
+
+
 def test_of_two_objects_with_one_target_the_older_counts_and_then_the_other(scene: KubeScene, cluster: Cluster) -> None:
     old, new = policy(of_cart(mode="Off"), name="old"), policy(of_cart(mode="Auto"), name="new", born=1)
     scene.see(KIND, new)
