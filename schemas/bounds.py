@@ -5,7 +5,7 @@ sentences that name the field and quote the value; the first one is the reason w
 """
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from datetime import datetime
 
 from schemas.names import Amounts, Workload
@@ -50,6 +50,13 @@ YEARS = range(1970, 2200)
 """A time outside of these is no time that a clock of ours shows."""
 LAST_SECOND = 7_258_118_400.0
 """Seconds since the epoch at the end of YEARS."""
+
+
+def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by name; none at all if they exceed the bound for one object."""
+    size = sum(len(name) + len(value) for name, value in labels.items())
+    # None rather than some: a selector must not match by a part of the labels, nor fail to match by the other part.
+    return dict(sorted(labels.items())) if size <= MOST_LABEL_TEXT and len(labels) <= MOST_ENTRIES else {}
 
 
 def number(path: str, value: float | None, most: float = MOST_NUMBER) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Facts about pods: what one looks like, and that it is gone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -97,10 +97,9 @@ class AdmissionNote:
 
 
 @dataclass(frozen=True, slots=True)
-class PodChanged:
-    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
+class PodSeen:
+    """A pod as its spec and status stand: what a cluster's client shows of it, and what its fact says."""
 
-    at: datetime
     workload: Workload
     pod: PodName
     phase: PodPhase
@@ -138,6 +137,26 @@ class PodChanged:
     def owners_amounts(self) -> tuple[AmountsBefore, ...]:
         """The amounts of the containers that admission changed, as they were before; empty where it noted none."""
         return () if self.admitted is None else self.admitted.before
+
+
+PROTECTORS: Mapping[str, Callable[[PodSeen], Iterable[str]]] = {
+    "Namespace": lambda pod: (pod.pod.namespace,),
+    "ServiceAccount": lambda pod: (pod.service_account,),
+}
+"""The names of the objects whose labels may protect a pod, by kind. Each kind has a row in the kube source's UPDATE_RESOURCES."""
+
+
+@dataclass(frozen=True)
+class _At:
+    """When it was so. The last base of a dataclass has its first field, and the time stands first on the wire."""
+
+    __slots__ = ()  # the class below has the slot, as two bases with slots exclude each other
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged(PodSeen, _At):
+    """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ nothing retries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Protocol
 
-from schemas.facts.pods import AdmissionNote, BoostedContainer, ContainerSeen, PodPhase, ResizeState
-from schemas.names import Amounts, PodName, Workload
+from schemas.facts.pods import AdmissionNote, ContainerSeen, PodChanged, PodSeen
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 
 
@@ -31,52 +33,21 @@ class OOMKill:
     started: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """One pod as the cluster shows it now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod(PodSeen):
+    """One pod as the cluster shows it now: what its fact says, and what only those need who act on it.
 
     `containers` has the amounts in force: from the status where the cluster reports them, else from the spec. `asked_requests`
     and `asked_limits` have what the spec asks for, by container. They differ from the amounts in force during a resize.
     """
 
-    workload: Workload
-    pod: PodName
-    phase: PodPhase
-    created: datetime
-    containers: tuple[ContainerSeen, ...]
     asked_requests: Mapping[str, Amounts]
     asked_limits: Mapping[str, Amounts]
-    node: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    resize: ResizeState = ResizeState.NONE
-    started: datetime | None = None
     ooms: tuple[OOMKill, ...] = ()
-    leaving: bool = False
-    """The pod is being deleted."""
-    init_containers: tuple[ContainerSeen, ...] = ()
-    qos: str = ""
-    opted_out: str = ""
-    """The annotation by which the pod's owner forbids evictions; empty when there is none."""
-    controller: str = ""
-    """The direct controller as `kind/name`; empty when there is none."""
-    observed: str | None = None
-    """The containers that admission saw, as it noted them; None when it noted nothing."""
-    boosted: tuple[BoostedContainer, ...] = ()
-    """The containers with a startup boost."""
-    ready_since: datetime | None = None
-    """Since when a pod with a startup boost is ready; None while it is not, and for all other pods."""
     resize_message: str = field(default="", compare=False)
     """The kubelet's message about `resize`, for people."""
     version: str = field(default="", compare=False)
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
-    requests: Amounts = Amounts()
-    """The pod's own requests, which count instead of its containers'; empty where there are none."""
-    admitted: AdmissionNote | None = None
-    """The note of admission; None on a pod whose amounts it did not change."""
-    limits: Amounts = Amounts()
-    """The pod's own limits; empty where there are none."""
-    service_account: str = ""
-    """The ServiceAccount that it runs as, in its namespace; empty where the cluster does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +115,25 @@ def find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
     pod = client.pod(wanted.namespace, wanted.name)
     # A StatefulSet's next pod has the same name, and another uid.
     return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod
+
+
+_seen = attrgetter(*(field.name for field in fields(PodSeen)))
+
+
+def pod_changed(pod: Pod, at: datetime) -> PodChanged:
+    """The fact about a pod as it is now."""
+    return PodChanged(at, *_seen(pod))
+
+
+def oom_killed(pod: Pod, kill: OOMKill, killed: ContainerSeen) -> ContainerOOMKilled:
+    """The fact about an OOM kill. `killed` is the container as it was when it was killed."""
+    return ContainerOOMKilled(
+        at=kill.at,
+        workload=pod.workload,
+        pod=pod.pod,
+        container=kill.container,
+        restarts=kill.restarts,
+        memory_request=killed.requests.memory,
+        memory_limit=killed.limits.memory,
+        started=kill.started,
+    )

@@ -16,11 +16,10 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.units import Seconds
-from streams.clients.cluster_port import ClusterClient, OOMKill, Pod, PodUsage
+from streams.clients.cluster_port import ClusterClient, OOMKill, Pod, PodUsage, oom_killed, pod_changed
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.publishing.pod_facts import oom_killed, pod_changed
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState, read_pods
 from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 

@@ -51,9 +51,9 @@ class SimulatedSchedulingPoller:
             self._facts.restore(PublishedState(), at)
         changes = self._look()
         for kind, item in changes.seen:
-            self._facts.seen("ReplicaSet" if kind == "replicasets" else "", typed_json.convert(item, _TYPES[kind]), at)
+            self._facts.seen(kind, typed_json.convert(item, _TYPES[kind]), at)
         for gone in changes.gone:
-            self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), "", at)
+            self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), at)
         if not self._restored:
             self._restored, self._republished = True, at
             # The first look has shown everything, so what was published and was not seen is gone.

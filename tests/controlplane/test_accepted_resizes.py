@@ -10,10 +10,10 @@ import pytest
 
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
+from streams.clients import cluster_port
 from streams.clients.kube import pod_objects, quantities
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import ResourceQuotaObject
-from streams.publishing import pod_facts
 from streams.sources.kube.publish import update_resources
 from tests.controlplane import generated_pods
 from tests.controlplane.api_requests import Refused, wait_for
@@ -47,7 +47,7 @@ def test_every_resize_that_our_rules_let_pass_is_accepted(plane: Plane) -> None:
     for number, (world, name) in enumerate(made):
         chance = random.Random(number)
         found = msgspec.convert(plane.ask.get(world.path("pods", name)), PodObject)
-        fact = pod_facts.pod_changed(pod_objects.read_pod(CLUSTER, found), datetime.now(UTC))
+        fact = cluster_port.pod_changed(pod_objects.read_pod(CLUSTER, found), datetime.now(UTC))
         for _ in range(EACH):
             changed = {each.name: _wanted(chance, each.limits) for each in fact.containers}
             objection = resize_objection.objection(fact, changed, ranges[world.namespace], _quotas(world))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,17 +21,15 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
+from tests.support import chart_rights
 
 TOPICS_HERE = Topics(partitions=1)
-RIGHTS = (
-    ("", ("pods", "nodes", "namespaces", "limitranges", "events", "replicationcontrollers", "resourcequotas", "serviceaccounts")),
-    ("apps", ("replicasets", "deployments", "statefulsets", "daemonsets")),
-    ("batch", ("jobs", "cronjobs")),
-    ("autoscaling", ("horizontalpodautoscalers",)),
-    ("coordination.k8s.io", ("leases",)),
-    ("policy", ("poddisruptionbudgets",)),
-    ("autoscaling.k8s.io", ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")),
-)
+VPAS = "autoscaling.k8s.io"
+RIGHTS = {
+    **chart_rights.watched(),
+    "coordination.k8s.io": ("leases",),
+    VPAS: ("verticalpodautoscalers", "verticalpodautoscalercheckpoints"),
+}
 """What the kube source needs to list and watch; the scale of other controllers comes to that."""
 
 
@@ -44,10 +42,10 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def kubeconfig(plane: Plane, world: World, folder: Path, kinds: Sequence[tuple[str, Sequence[str]]]) -> Path:
+def kubeconfig(plane: Plane, world: World, folder: Path, kinds: Mapping[str, Sequence[str]]) -> Path:
     """Of a service account that may list and watch these, and nothing else."""
     name = world.namespace
-    rules = [{"apiGroups": [group], "resources": list(names), "verbs": ["list", "watch"]} for group, names in kinds]
+    rules = [{"apiGroups": [group], "resources": list(names), "verbs": ["list", "watch"]} for group, names in kinds.items()]
     rbac, core = "/apis/rbac.authorization.k8s.io/v1", f"/api/v1/namespaces/{name}/serviceaccounts"
     subject = {"kind": "ServiceAccount", "name": "kube", "namespace": name}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
@@ -134,7 +132,7 @@ def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_al
 
 
 def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world: World, log: Path, tmp_path: Path) -> None:
-    few = [(group, [name for name in names if name != "events"]) for group, names in RIGHTS[:6]]
+    few = {group: [name for name in names if name != "events"] for group, names in RIGHTS.items() if group != VPAS}
     with watching(kubeconfig(plane, world, tmp_path, few), log, tmp_path) as url:
         expected = [
             "events cannot be seen: listing 'events' did not work: 403",

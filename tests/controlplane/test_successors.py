@@ -55,7 +55,7 @@ SET = {
     "updates.min_replicas": "1",
     "updates.eviction_tolerance": "1",
     "updates.unchanged_pause": "0",
-    "updates.protected_service_accounts": "tier=critical",
+    "updates.protected_labels": "ServiceAccount:tier=critical",
     "topics.partitions": str(PARTITIONS),
 }
 

@@ -30,6 +30,11 @@ def test_the_users_of_the_chart_have_the_rights_of_the_page_on_security() -> Non
     assert chart_rights.FILE.read_text(encoding="utf-8") == chart_rights.text(), "make docs"
 
 
+def test_the_kube_source_may_see_what_it_watches_and_nothing_else() -> None:
+    role = chart_rights.KUBE.read_text(encoding="utf-8")
+    assert role == chart_rights.with_watched(role), "make docs"
+
+
 def test_every_file_of_rights_is_a_component_of_the_chart() -> None:
     named = set(
         re.findall(r'"((?:agents|source|consumer)[a-z-]*)"', (CHART / "templates/roles.yaml").read_text(encoding="utf-8"))

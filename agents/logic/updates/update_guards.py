@@ -17,8 +17,8 @@ from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
 from schemas.facts import update_facts
-from schemas.facts.pods import PodPhase, ResizeState
-from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT
+from schemas.facts.pods import PROTECTORS, PodPhase, ResizeState
+from schemas.facts.update_facts import NAMESPACE
 from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
@@ -69,11 +69,12 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     marks = metadata.get(update_facts.metadata_key(where, NAMESPACE, namespace, namespace))
     if marks is not None and marks.annotations.get(PROTECTED) == "true" and settings.profile != UpdaterProfile.UPSTREAM:
         return f"namespace '{namespace}' is protected by its annotation '{PROTECTED}=true'"
-    marks = metadata.get(update_facts.metadata_key(where, SERVICE_ACCOUNT, namespace, pod.service_account))
-    labels = {} if marks is None or not settings.protected_service_accounts else marks.labels
-    for label in (f"{name}={value}" for name, value in labels.items()):
-        if _matching(settings.protected_service_accounts, label):
-            return f"the pod's ServiceAccount '{pod.service_account}' is protected by its label '{label}'"
+    for kind, names in PROTECTORS.items() if settings.protected_labels else ():
+        for name in names(pod):
+            marks = metadata.get(update_facts.metadata_key(where, kind, namespace, name))
+            for label in () if marks is None else (f"{key}={value}" for key, value in marks.labels.items()):
+                if _matching(settings.protected_labels, f"{kind}:{label}"):
+                    return f"the pod's {kind} '{name}' is protected by its label '{label}'"
     return None
 
 

@@ -18,6 +18,7 @@ from agents.logic.updates.update_priority import UpdateThresholds
 from schemas import exact_quantity
 from schemas.catalogue import Event
 from schemas.exact_quantity import NotAQuantityError
+from schemas.facts.pods import PROTECTORS
 from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.policies.vertical import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides, VerticalPolicyChanged
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
@@ -65,8 +66,8 @@ class UpdateSettings:
     """Smaller budgets at certain times, such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`. Not upstream's."""
     protected_namespaces: str = "kube-system"
     """Namespaces whose pods are left alone, separated by commas; `*` stands for any text. Not upstream's."""
-    protected_service_accounts: str = ""
-    """Labels of ServiceAccounts whose pods are left alone, such as `tier=critical,team=*`; any of them counts. Not upstream's."""
+    protected_labels: str = ""
+    """Labels of objects whose pods are left alone, such as `ServiceAccount:tier=critical,Namespace:team=*`. Not upstream's."""
     honor_opt_outs: bool = True
     """Pods whose annotations ask cluster-autoscaler or Karpenter not to evict them are not evicted. Not upstream's."""
     honor_hpas: bool = True
@@ -108,6 +109,9 @@ class UpdateSettings:
             budget_schedules.parse(self.budget_schedules)
         except ValueError as error:
             yield "budget_schedules", str(error)
+        for pattern in filter(None, map(str.strip, self.protected_labels.split(","))):
+            if pattern.partition(":")[0] not in PROTECTORS or "=" not in pattern:
+                yield "protected_labels", f"'{pattern}' is no label of {' or '.join(PROTECTORS)}, such as 'Namespace:team=a'"
 
     def governed_by(self, guards: GuardOverrides) -> "UpdateSettings":
         """The settings for workloads whose policy says this of the guards, with what the profile makes of them."""
@@ -180,7 +184,7 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         budget=Fraction(1.0),
         budget_schedules="",
         protected_namespaces="",
-        protected_service_accounts="",
+        protected_labels="",
         honor_opt_outs=False,
         honor_hpas=False,
         honor_disruption_budgets=False,

@@ -246,7 +246,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         asked_requests={c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers},
         asked_limits={c.name: quantities.read_amounts(c.resources.limits or {}) for c in pod.spec.containers},
         node=pod.spec.node_name,
-        labels=meta.labels or {},
+        labels=bounds.kept_labels(meta.labels or {}),
         resize=resize,
         started=pod.status.start_time,
         ooms=tuple(kill for c in pod.spec.containers if c.name in statuses for kill in _ooms(statuses[c.name])),

@@ -232,7 +232,7 @@ class ClaimStatus(msgspec.Struct, frozen=True, gc=False):
 class ClaimObject(msgspec.Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim as the API server sends it."""
 
-    metadata: ObjectMeta
+    metadata: AnnotatedMeta
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -279,16 +279,10 @@ class TopologyTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_label_expressions: list[SelectorTermExpression] | None = None
 
 
-class NamespaceObject(msgspec.Struct, frozen=True, gc=False):
-    """A Namespace as the API server sends it."""
-
-    metadata: AnnotatedMeta
-
-
 class StorageClassObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A StorageClass as the API server sends it."""
 
-    metadata: ObjectMeta
+    metadata: AnnotatedMeta
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: list[TopologyTerm] | None = None
@@ -316,7 +310,7 @@ class CsiNodeSpec(msgspec.Struct, frozen=True, gc=False):
 class CsiNodeObject(msgspec.Struct, frozen=True, gc=False):
     """A CSINode as the API server sends it: it has the name of its node."""
 
-    metadata: ObjectMeta
+    metadata: AnnotatedMeta
     spec: CsiNodeSpec = CsiNodeSpec()
 
 

@@ -27,6 +27,12 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta
 
 
+class LabelledObject(msgspec.Struct, frozen=True, gc=False):
+    """An object of which only labels and annotations are read."""
+
+    metadata: AnnotatedMeta
+
+
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
     """Whether the node accepts new pods."""
 
@@ -107,12 +113,6 @@ class ResourceQuotaObject(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
-
-
-class ServiceAccountObject(msgspec.Struct, frozen=True, gc=False):
-    """A ServiceAccount as the API server sends it."""
-
-    metadata: AnnotatedMeta
 
 
 class InvolvedObject(msgspec.Struct, frozen=True, gc=False):

@@ -231,9 +231,9 @@ class KubeSource:
             self._publisher.publish(SourceReported(at, self._cluster, NAME, sees, period))
 
     def _object_seen(self, seen: ObjectSeen) -> None:
-        at, controller, about = self._now(), CONTROLLERS.get(seen.kind, ""), seen.object.metadata
+        at, about = self._now(), seen.object.metadata
         faults: dict[str, ValueError] = {}
-        readers = [partial(publisher.seen, controller, seen.object, at) for publisher in self._publishers]
+        readers = [partial(publisher.seen, seen.kind, seen.object, at) for publisher in self._publishers]
         readers.append(partial(self._upsert, seen.kind, seen.object, at))
         for read, keep in zip(readers, self._keepers, strict=True):
             try:  # each apart from the others, who may need nothing of what one of them cannot read
@@ -241,7 +241,7 @@ class KubeSource:
             except ValueError as error:
                 faults.setdefault(str(error), error)
                 if not isinstance(error, NamesNothingError):
-                    keep(ObjectUnread(seen.kind, about.namespace, about.name, about.uid), controller)
+                    keep(ObjectUnread(seen.kind, about.namespace, about.name, about.uid))
         name = f"{about.namespace}/{about.name}"
         for reason, fault in faults.items():
             # It may be the object's or ours, which only the traceback tells; whoever writes objects must not end the source.
@@ -249,9 +249,9 @@ class KubeSource:
 
     def _object_unread(self, unread: ObjectUnread) -> None:
         for keep in self._keepers:
-            keep(unread, CONTROLLERS.get(unread.kind, ""))
+            keep(unread)
 
-    def _keep(self, unread: ObjectUnread, _controller: str) -> None:
+    def _keep(self, unread: ObjectUnread) -> None:
         match unread.kind:
             case "pods":
                 self._pods.keep(unread)
@@ -277,7 +277,7 @@ class KubeSource:
 
     def _object_gone(self, gone: ObjectGone) -> None:
         for publisher in self._publishers:
-            publisher.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
+            publisher.gone(gone, self._now())
         match gone.kind:
             case "pods":
                 self._pod_owners.remove(gone.uid)

@@ -6,12 +6,13 @@ after the next start. `watches` says which resources are watched: in the whole c
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.controllers import ScaleClient
-from streams.clients.kube.list_watch_requests import ListWatchClient
+from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
+from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import LogUnavailable, UllageError
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
@@ -59,14 +60,11 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (*(row.resource for row in UPDATE_RESOURCES), FAILED_CREATIONS)
-    # Without repeats: several capabilities need the same resource, and two watches of it would be two copies.
-    scoped = tuple(
-        dict.fromkeys((*IN_NAMESPACES, *scaling, *((POLICIES,) if policies else ()), *((HPAS,) if replicas else ()), *updating))
-    )
+    scoped = _by_name(*IN_NAMESPACES, *scaling, *((POLICIES,) if policies else ()), *((HPAS,) if replicas else ()), *updating)
     commanding = (ResourceWatch(CONTROLS.name, CONTROLS),) if control else ()
     more = (*(() if webhook is None else (webhook.watch,)), *commanding)
     if nodes:
-        whole = dict.fromkeys((*scoped, BUDGETS, *STORAGE, *BUFFERS, NAMESPACES, NODES))
+        whole = _by_name(*scoped, BUDGETS, *STORAGE, *BUFFERS, NAMESPACES, NODES)
         detailed = [DETAILED.get(resource.name, resource) for resource in whole]
         config_map = () if priorities is None else (priorities.watch,)
         return (*(ResourceWatch(resource.name, resource) for resource in detailed), *config_map, *more)
@@ -74,6 +72,11 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     if namespaces:
         watched = [ResourceWatch(resource.name, namespaced(resource, name)) for resource in scoped for name in namespaces]
     return (*watched, ResourceWatch("nodes", NODES), *more)
+
+
+def _by_name(*resources: ApiResource[KubeObject]) -> Collection[ApiResource[KubeObject]]:
+    """Each resource once, as two watches of it would be two copies, and as who comes last reads it, who reads most."""
+    return {resource.name: resource for resource in resources}.values()
 
 
 PERIOD = Seconds(0.2)

@@ -65,6 +65,7 @@ def others(name: str) -> Iterator[object]:
         "upstream",
         "price",
         "0% @ 0 9 * * mon-fri for 8h",
+        "Namespace:team=a",
     )
 
 

@@ -25,7 +25,7 @@ from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies
 from streams.sources.kube.publish.publisher import NamesNothingError, PublishedFacts, Publisher, SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
-from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class AutoscalerPublisher(SubjectPublisher):
         for target in sorted(set(self._targets.values())):
             self._publish_scale(target)
 
-    def seen(self, controller: str, item: KubeObject, _at: datetime) -> None:
+    def seen(self, kind: str, item: KubeObject, _at: datetime) -> None:
         """An EHPA, a prediction, an HPA, or a possible target with its scale."""
         match item:
             case AutoscalerObject():
@@ -91,14 +91,14 @@ class AutoscalerPublisher(SubjectPublisher):
             case HpaObject():
                 self._hpa_seen(f"{item.metadata.namespace}/{item.metadata.name}", item)
             case ControllerObject():
-                self._controller_seen(controller, item)
+                self._controller_seen(CONTROLLERS[kind], item)
             case _:
                 pass
 
-    def gone(self, gone: ObjectGone, controller: str, _at: datetime) -> None:
+    def gone(self, gone: ObjectGone, _at: datetime) -> None:
         """An object is gone."""
-        if controller:
-            self._controller_gone(gone.namespace, controller, gone.name)
+        if gone.kind in CONTROLLERS:
+            self._controller_gone(gone.namespace, CONTROLLERS[gone.kind], gone.name)
         elif gone.kind == EHPAS.name:
             key = ehpa_key(self._cluster, gone.namespace, gone.name)
             self._ehpas.remove(key)
@@ -109,7 +109,7 @@ class AutoscalerPublisher(SubjectPublisher):
             self._hpas.remove(f"{gone.namespace}/{gone.name}")
             self._scaled.pop(f"{gone.namespace}/{gone.name}", None)
 
-    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """What was published of an object that cannot be read is kept."""
         if unread.kind == EHPAS.name:
             self._ehpas.keep(ehpa_key(self._cluster, unread.namespace, unread.name))

@@ -67,21 +67,21 @@ class ClusterControlPublisher(SubjectPublisher):
         self._last, self._place = self._operator.control(self._cluster), None
         self._due.update(self._objects)
 
-    def seen(self, _controller: str, item: KubeObject, _at: datetime) -> None:
+    def seen(self, _kind: str, item: KubeObject, _at: datetime) -> None:
         """As SubjectPublisher."""
         if isinstance(item, ControlObject):
             self._objects[item.metadata.name] = item
             self._unread.discard(item.metadata.name)
             self._due.add(item.metadata.name)
 
-    def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
+    def gone(self, gone: ObjectGone, _at: datetime) -> None:
         """As SubjectPublisher."""
         if gone.kind == CONTROLS.name:
             self._objects.pop(gone.name, None)
             self._unread.discard(gone.name)
             self._due.discard(gone.name)
 
-    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """What it said stays in force, and commands that it refuses stay refused."""
         if unread.kind == CONTROLS.name:
             self._unread.add(unread.name)

@@ -18,7 +18,6 @@ from schemas.facts.update_facts import (
     ReplicaControllerChanged,
     WebhookLeaseSeen,
 )
-from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     EventObject,
@@ -31,7 +30,7 @@ from streams.sources.kube.publish import scheduling_facts
 from streams.sources.kube.publish.publisher import F, NamesNothingError, PublishedFacts, Publisher, SubjectPublisher, alike
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
-from streams.sources.kube.watch.watched_resources import HPAS
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS
 
 MOST = 10_000
 """Controllers whose events are kept."""
@@ -206,6 +205,7 @@ class PacedFacts(Generic[F]):
 ALIVE = timedelta(seconds=60)  # without a renewal, as upstream's updater has it
 _OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"})
 """The controllers that pods have and that say how many there should be."""
+_ROWS = {row.resource.name: row for row in UPDATE_RESOURCES}
 
 
 class UpdateConstraintPublisher(SubjectPublisher):
@@ -236,56 +236,51 @@ class UpdateConstraintPublisher(SubjectPublisher):
         self._controllers.restore(published.published_for_updates(ReplicaControllerChanged))
         self._hpa_policies.restore(published.hpa_policies)
 
-    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
-        """An object exists; `controller` is its kind if it is one. Other objects are ignored."""
+    def seen(self, kind: str, item: KubeObject, at: datetime) -> None:
+        """An object exists. Those that the updater does not consider are ignored."""
         self._at = at
-        for row in UPDATE_RESOURCES:
-            if isinstance(item, row.resource.type):
-                about = item.metadata
-                name, fact = row.name(about.namespace, about.name), row.read(item, self._cluster, at)
-                self._objects[row.resource.name].put(name, fact, at)
-                if isinstance(item, HpaObject):
-                    self._hpa_policies.put(name, fact if isinstance(fact, HpaTargetChanged) else None)
-                    if fact is None:
-                        raise NamesNothingError("spec.scaleTargetRef names no kind or no name")
+        if (row := _ROWS.get(kind)) is not None:
+            about = item.metadata
+            name, fact = row.name(about.namespace, about.name), row.read(item, self._cluster, at)
+            self._objects[kind].put(name, fact, at)
+            if kind == HPAS.name:
+                self._hpa_policies.put(name, fact if isinstance(fact, HpaTargetChanged) else None)
+                if fact is None:
+                    raise NamesNothingError("spec.scaleTargetRef names no kind or no name")
         match item:
             case LeaseObject():
                 self._lease_seen(item, at)
             case EventObject():
                 if (failed := self._failed.take(item)) is not None:
                     self._controller(*failed, at)
-            case ControllerObject() | ReplicationControllerObject() if controller in _OWNERS:
-                self._controller(controller, item, at)
+            case ControllerObject() | ReplicationControllerObject() if CONTROLLERS[kind] in _OWNERS:
+                self._controller(CONTROLLERS[kind], item, at)
             case _:
                 pass
 
-    def unread(self, unread: ObjectUnread, controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """What an object that cannot be read was known to ask for still holds."""
-        for facts, name in self._facts_of(unread, controller):
+        for facts, name in self._facts_of(unread):
             facts.keep(name)
 
-    def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+    def gone(self, gone: ObjectGone, at: datetime) -> None:
         """An object is gone."""
         self._at = at
         if gone.kind == "leases":  # only one is watched, and the last webhook that stops deletes it
             self._renewed = self._renew_time = None
-        elif controller:
-            self._failed.forget(f"{controller}/{gone.namespace}/{gone.name}")
-        for facts, name in self._facts_of(gone, controller):
+        elif gone.kind in CONTROLLERS:
+            self._failed.forget(f"{CONTROLLERS[gone.kind]}/{gone.namespace}/{gone.name}")
+        for facts, name in self._facts_of(gone):
             facts.remove(name)
 
-    def _facts_of(
-        self, of: ObjectGone | ObjectUnread, controller: str
-    ) -> Iterator[tuple[PacedFacts[ObjectChanged] | PublishedFacts[Any], str]]:
+    def _facts_of(self, of: ObjectGone | ObjectUnread) -> Iterator[tuple[PacedFacts[ObjectChanged] | PublishedFacts[Any], str]]:
         """Where facts about an object are kept, and under which name."""
-        name = f"{of.namespace}/{of.name}"
-        row = next((row for row in UPDATE_RESOURCES if row.resource.name == of.kind), None)
-        if row is not None:
+        if (row := _ROWS.get(of.kind)) is not None:
             yield self._objects[of.kind], row.name(of.namespace, of.name)
-        elif controller:
-            yield self._controllers, f"{of.namespace}/{controller}/{of.name}"
+        elif of.kind in CONTROLLERS:
+            yield self._controllers, f"{of.namespace}/{CONTROLLERS[of.kind]}/{of.name}"
         if of.kind == HPAS.name:
-            yield self._hpa_policies, name
+            yield self._hpa_policies, f"{of.namespace}/{of.name}"
 
     def _controller(self, kind: str, item: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(item, kind, self._cluster, at)

@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+from schemas.bounds import kept_labels
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from streams.clients.kube import quantities
 from streams.clients.kube.pod_objects import ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject, LimitRangeItem, LimitRangeObject, NodeObject
-from streams.publishing.pod_facts import kept_labels
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish.publisher import Publisher, SubjectPublisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
@@ -96,19 +96,19 @@ class OneKindPublisher(SubjectPublisher):
         self._at = at
         self._facts.restore(self._kind.published(published))
 
-    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
+    def seen(self, _kind: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
         if isinstance(item, self._kind.objects):
             self._facts.upsert(self._name(item.metadata), self._kind.read(item, self._cluster, at))
 
-    def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:
+    def gone(self, gone: ObjectGone, at: datetime) -> None:
         """As SubjectPublisher."""
         self._at = at
         if gone.kind == self._kind.kind:
             self._facts.remove(self._name(gone))
 
-    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """As SubjectPublisher."""
         if unread.kind == self._kind.kind:
             self._facts.keep(self._name(unread))

@@ -15,10 +15,9 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Workload
 from schemas.units import Bytes
-from streams.clients.cluster_port import Pod
+from streams.clients.cluster_port import Pod, oom_killed, pod_changed
 from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import EventObject
-from streams.publishing.pod_facts import oom_killed, pod_changed
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread

@@ -109,7 +109,7 @@ class PolicyObjectPublisher(SubjectPublisher):
         """As SubjectPublisher."""
         self._in_force, self._due = self._operator.policies(), True
 
-    def seen(self, _controller: str, item: KubeObject, at: datetime) -> None:
+    def seen(self, _kind: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         if isinstance(item, PolicyObject):
             self._objects[item.metadata.namespace, item.metadata.name] = mirrored = self._read(item, at)
@@ -119,7 +119,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             self._said.setdefault(item.metadata.uid, (applied.observed_generation, applied.status == "True", applied.message))
             self._due = True
 
-    def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
+    def gone(self, gone: ObjectGone, _at: datetime) -> None:
         """As SubjectPublisher."""
         if gone.kind == POLICIES.name:
             self._objects.pop((gone.namespace, gone.name), None)
@@ -127,7 +127,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             self._said.pop(gone.uid, None)
             self._due = True
 
-    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """What it said stays in force."""
         if unread.kind == POLICIES.name:
             self._unread.add(f"{POLICY_KIND}/{unread.namespace}/{unread.name}")

@@ -144,24 +144,21 @@ def withdrawal(removed: type[Any], fact: "ObjectFact", at: datetime) -> Any:
 
 
 class SubjectPublisher:
-    """What a publisher does where it says nothing else: nothing.
-
-    `controller` is an object's own kind, such as `ReplicaSet`, if it is a controller; empty for all others.
-    """
+    """What a publisher does where it says nothing else: nothing. `kind` is that of an object's watch, such as `pods`."""
 
     def restore(self, published: PublishedState, at: datetime) -> None:
         """Start from what the log has, and publish what differs. Raises LogUnavailable."""
 
-    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
+    def seen(self, kind: str, item: KubeObject, at: datetime) -> None:
         """An object exists, new or changed. Raises ValueError for one that cannot be read; then `unread` follows.
 
         Raises NamesNothingError for one that is read and makes no fact.
         """
 
-    def unread(self, unread: ObjectUnread, controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """An object exists and cannot be read: what was published of it is kept."""
 
-    def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+    def gone(self, gone: ObjectGone, at: datetime) -> None:
         """An object no longer exists."""
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:

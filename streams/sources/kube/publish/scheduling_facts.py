@@ -8,6 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from schemas import exact_quantity, pod_requests
+from schemas.bounds import kept_labels
 from schemas.exact_quantity import NotAQuantityError
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
 from schemas.facts.scheduled_pods import (
@@ -44,7 +45,6 @@ from streams.clients.kube.scheduling_objects import (
     TopologySpreadObject,
 )
 from streams.clients.kube.watched_objects import ControllerObject, LabelSelector, ReplicationControllerObject
-from streams.publishing.pod_facts import kept_labels
 
 PREFIX = "cluster-autoscaler.kubernetes.io/"
 SOURCE = "kubernetes.io/config.source"

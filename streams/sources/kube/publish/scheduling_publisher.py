@@ -35,13 +35,12 @@ from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
-    NamespaceObject,
     PodTemplateObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
 )
-from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelledObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
@@ -49,6 +48,7 @@ from streams.sources.kube.publish.capacity_buffers import TEMPLATED, CapacityBuf
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import PublishedFacts, Publisher, SubjectPublisher, withdrawal
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, NAMESPACES
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -189,7 +189,7 @@ class SchedulingPublisher(SubjectPublisher):
         if before is not None and before != shape.shape:
             self._release(before)
 
-    def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+    def gone(self, gone: ObjectGone, at: datetime) -> None:
         """An object is gone."""
         self._at = at
         name = _name(gone)
@@ -207,11 +207,12 @@ class SchedulingPublisher(SubjectPublisher):
                 if gone.kind == "nodes":
                     self._bare_nodes.pop(name, None)
                 self._simple[gone.kind].remove(name)
-            case _:
+            case _ if gone.kind in CONTROLLERS:
+                controller = CONTROLLERS[gone.kind]
                 self._controllers.remove(f"{controller}/{name}")
                 self._publish_buffers(self._buffer_objects.workload_gone(controller, name))
 
-    def unread(self, unread: ObjectUnread, controller: str) -> None:
+    def unread(self, unread: ObjectUnread) -> None:
         """What was published of an object that cannot be read is kept."""
         name = _name(unread)
         match unread.kind:
@@ -221,8 +222,8 @@ class SchedulingPublisher(SubjectPublisher):
                 self._buffers.keep(name)
             case _ if unread.kind in self._simple:
                 self._simple[unread.kind].keep(name)
-            case _:
-                self._controllers.keep(f"{controller}/{name}")
+            case _ if unread.kind in CONTROLLERS:
+                self._controllers.keep(f"{CONTROLLERS[unread.kind]}/{name}")
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
@@ -258,7 +259,7 @@ class SchedulingPublisher(SubjectPublisher):
         for facts in (*self._simple.values(), self._controllers, self._buffers, self._pods):
             facts.republish(at, older)
 
-    def seen(self, controller: str, item: KubeObject, at: datetime) -> None:
+    def seen(self, kind: str, item: KubeObject, at: datetime) -> None:
         """What node scaling needs of an object."""
         self._at, name = at, f"{item.metadata.namespace}/{item.metadata.name}"
         match item:
@@ -277,13 +278,13 @@ class SchedulingPublisher(SubjectPublisher):
                 self._pods_again(self._volumes.users_of(self._volumes.see(item)))
             case ConfigMapObject():
                 self._simple["configmaps"].upsert(name, priority_config_map.seen(item, self._cluster, at))
-            case NamespaceObject():
+            case LabelledObject() if kind == NAMESPACES.name:
                 namespace = update_resources.metadata(NAMESPACE, item, self._cluster, at)
                 self._simple["namespaces"].put(item.metadata.name, namespace)
             case CapacityBufferObject() | PodTemplateObject():
                 self._publish_buffers(self._buffer_objects.see(item, at))
             case ControllerObject() | ReplicationControllerObject():
-                self._controller(controller, item)
+                self._controller(CONTROLLERS[kind], item)
 
     # Pods and their shapes
 

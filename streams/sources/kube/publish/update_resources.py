@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from schemas import exact_quantity
+from schemas.bounds import kept_labels
 from schemas.facts.update_facts import (
     NAMESPACE,
     SERVICE_ACCOUNT,
@@ -23,12 +24,10 @@ from schemas.facts.update_facts import (
 )
 from streams.clients.kube.autoscaler_specs import HpaObject, MetricBlock, MetricEntry, TargetSpec
 from streams.clients.kube.list_watch_requests import ApiResource
-from streams.clients.kube.scheduling_objects import NamespaceObject
-from streams.clients.kube.watched_objects import KubeObject, ResourceQuotaObject, ServiceAccountObject
-from streams.publishing.pod_facts import kept_labels
+from streams.clients.kube.watched_objects import KubeObject, LabelledObject, ResourceQuotaObject
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, scheduling_facts
-from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, NAMESPACES, QUOTAS, SERVICE_ACCOUNTS
+from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, NAMESPACES, QUOTAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _is_of_pods(name: str) -> bool:
 _LONGEST_MARK = 63  # characters of an annotation's value, as of a label's: longer ones are documents that change all the time
 
 
-def metadata(kind: str, seen: NamespaceObject | ServiceAccountObject, cluster: str, at: datetime) -> ObjectMetadataChanged | None:
+def metadata(kind: str, seen: LabelledObject, cluster: str, at: datetime) -> ObjectMetadataChanged | None:
     """The labels and annotations of an object; None for one that has neither."""
     about = seen.metadata
     annotations = {name: value for name, value in (about.annotations or {}).items() if len(value) <= _LONGEST_MARK}
@@ -125,8 +124,9 @@ def metadata(kind: str, seen: NamespaceObject | ServiceAccountObject, cluster: s
     return ObjectMetadataChanged(at, cluster, kind, namespace, about.name, *marks) if any(marks) else None
 
 
-def _by_metadata(resource: ApiResource[KubeObject], kind: str) -> UpdateResource:
-    """Objects of which nothing else is read."""
+def by_metadata(path: str, kind: str) -> UpdateResource:
+    """Objects of namespaces of which the updater reads nothing else; node scaling may read more of them in the same watch."""
+    resource: ApiResource[KubeObject] = ApiResource(path.rpartition("/")[2], path, LabelledObject)
     return UpdateResource(resource, ObjectMetadataChanged, partial(metadata, kind), kind=kind)
 
 
@@ -134,6 +134,6 @@ UPDATE_RESOURCES: tuple[UpdateResource, ...] = (
     UpdateResource(HPAS, HpaTargetChanged, hpa),
     UpdateResource(BUDGETS, PodDisruptionBudgetChanged, scheduling_facts.budget),
     UpdateResource(QUOTAS, ResourceQuotaChanged, quota, settled=lambda fact: (fact.hard, fact.scopes)),
-    _by_metadata(NAMESPACES, NAMESPACE),
-    _by_metadata(SERVICE_ACCOUNTS, SERVICE_ACCOUNT),
+    by_metadata(NAMESPACES.path, NAMESPACE),
+    by_metadata("/api/v1/serviceaccounts", SERVICE_ACCOUNT),
 )

@@ -17,7 +17,6 @@ from streams.clients.kube.scheduling_objects import (
     DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
-    NamespaceObject,
     PodTemplateObject,
     ScheduledPodObject,
     StorageClassObject,
@@ -29,12 +28,12 @@ from streams.clients.kube.watched_objects import (
     CronJobObject,
     EventObject,
     KubeObject,
+    LabelledObject,
     LeaseObject,
     LimitRangeObject,
     NodeObject,
     ReplicationControllerObject,
     ResourceQuotaObject,
-    ServiceAccountObject,
     TemplatedController,
     TemplatedReplicationController,
     VpaObject,
@@ -94,8 +93,7 @@ BUFFERS: Sequence[ApiResource[KubeObject]] = (
     ApiResource("capacitybuffers", "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers", CapacityBufferObject),
 )
 """Room that is to be kept for pods that nobody made yet, and how such pods look."""
-NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
-SERVICE_ACCOUNTS: ApiResource[KubeObject] = ApiResource("serviceaccounts", "/api/v1/serviceaccounts", ServiceAccountObject)
+NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", LabelledObject)
 # StatefulSets, DaemonSets and Jobs have no condition that says it.
 FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
     "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agents.logic.updates.update_settings import UpdateRules
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged, ObjectMetadataRemoved
 from tests.agents.logic.updates.test_updater import LATER, look, open_stage, recommend
@@ -64,18 +65,31 @@ LABELLED = "the pod's ServiceAccount 'worker' is protected by its label 'tier=cr
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("tier=critical", LABELLED),
-        ("team=b, tier=*", LABELLED),
-        ("tier=low", ""),
-        ("tier", ""),
+        ("ServiceAccount:tier=critical", LABELLED),
+        ("ServiceAccount:team=b, ServiceAccount:tier=*", LABELLED),
+        ("ServiceAccount:tier=low", ""),
+        ("Namespace:tier=critical", ""),
         ("", ""),
     ],
 )
 def test_a_label_of_their_service_account_protects_pods(setting: str, says: str) -> None:
-    resized, reasons = decided(ACCOUNT, protected_service_accounts=setting)
+    resized, reasons = decided(ACCOUNT, protected_labels=setting)
     assert (resized, reasons) == ((["c"], {says}) if says else (["a", "b", "c"], set()))
+
+
+def test_a_label_of_their_namespace_protects_all_pods_in_it() -> None:
+    labelled = marked(NAMESPACE, "web", labels={"team": "a"})
+    reason = "the pod's Namespace 'web' is protected by its label 'team=a'"
+    assert decided(labelled, protected_labels="Namespace:team=a") == ([], {reason})
+
+
+@pytest.mark.parametrize("pattern", ["tier=critical", "ServiceAccount:tier", "serviceaccount:tier=*", "*:tier=*"])
+def test_what_is_no_label_of_a_kind_that_protects_is_refused_by_its_name(pattern: str) -> None:
+    [(name, reason)] = UpdateRules(protected_labels=f"Namespace:team=a, {pattern}").faults()
+    assert name == "protected_labels"
+    assert reason == f"'{pattern}' is no label of Namespace or ServiceAccount, such as 'Namespace:team=a'"
 
 
 def test_the_profile_upstream_knows_no_protected_pods() -> None:
     facts = marked(NAMESPACE, "web", annotations=PROTECTED), ACCOUNT
-    assert len(decided(*facts, protected_service_accounts="tier=*", profile="upstream")[0]) == 3
+    assert len(decided(*facts, protected_labels="ServiceAccount:tier=*", profile="upstream")[0]) == 3

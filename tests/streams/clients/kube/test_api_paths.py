@@ -22,7 +22,7 @@ from tests.support.scripted_api import ScriptedApi
 def _shown(pod: PodName) -> Pod:
     """As the cluster would show a pod of this name."""
     workload = Workload("demo", pod.namespace, "Deployment", "web")
-    return Pod(workload, pod, PodPhase.RUNNING, datetime(2026, 1, 1, tzinfo=UTC), (), {}, {})
+    return Pod(workload, pod, PodPhase.RUNNING, datetime(2026, 1, 1, tzinfo=UTC), (), asked_requests={}, asked_limits={})
 
 
 HOSTILE = [

@@ -94,17 +94,17 @@ class Told:
 
 def test_a_scale_is_told_for_targets_alone_and_once_until_it_changes() -> None:
     told = Told()
-    told.autoscalers.seen("Deployment", deployment(3, 2), AT)
-    told.autoscalers.seen("Deployment", deployment(9, 9, "other"), AT)
+    told.autoscalers.seen("deployments", deployment(3, 2), AT)
+    told.autoscalers.seen("deployments", deployment(9, 9, "other"), AT)
     assert told.publisher.drain() == []
     told.autoscalers.seen("", ehpa(), AT)
     [first] = [each for each in told.news("pod-changes") if isinstance(each, ScaleSeen)]
     assert (first.workload.key, first.replicas, first.status_replicas, first.selector, first.reason) == (
         "prod/shop/Deployment/cart", 3, 2, "a=b,app=cart", "",
     )  # fmt: skip
-    told.autoscalers.seen("Deployment", deployment(3, 2), AT)
+    told.autoscalers.seen("deployments", deployment(3, 2), AT)
     assert told.publisher.drain() == []
-    told.autoscalers.gone(ObjectGone("deployments", "shop", "cart", ""), "Deployment", AT)
+    told.autoscalers.gone(ObjectGone("deployments", "shop", "cart", ""), AT)
     [gone] = told.news("pod-changes-by-cluster")
     assert isinstance(gone, ScaleSeen)
     assert gone.reason == "the Deployment 'shop/cart' is gone"
@@ -114,7 +114,7 @@ def test_an_ehpa_goes_to_every_partition_and_is_withdrawn_when_it_is_gone() -> N
     told = Told()
     told.autoscalers.seen("", ehpa(), AT)
     assert [type(each) for each in told.news("policies")] == [EhpaChanged] * 2
-    told.autoscalers.gone(ObjectGone("effectivehorizontalpodautoscalers", "shop", "cart", ""), "", AT)
+    told.autoscalers.gone(ObjectGone("effectivehorizontalpodautoscalers", "shop", "cart", ""), AT)
     assert [type(each) for each in told.news("policies")] == [EhpaRemoved] * 2
 
 

@@ -5,25 +5,29 @@ from typing import Any
 import pytest
 
 from schemas.bounds import MOST_ENTRIES
+from schemas.facts.pods import PROTECTORS
 from schemas.facts.update_facts import ObjectMetadataChanged, ObjectMetadataRemoved
-from streams.clients.kube.scheduling_objects import NamespaceObject
-from streams.clients.kube.watched_objects import ServiceAccountObject
-from streams.sources.kube.watch.watched_resources import WebhookLease
+from streams.clients.kube.list_watch_requests import ApiResource
+from streams.clients.kube.watched_objects import KubeObject, LabelledObject
+from streams.sources.kube import watch_threads
+from streams.sources.kube.publish import update_resources
+from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
+from streams.sources.kube.watch.watched_resources import STORAGE, WebhookLease
 from streams.sources.kube.watch_threads import watches
-from tests.support.kube_objects import MINUTE, decoded
+from tests.support.kube_objects import MINUTE, START, decoded
 from tests.support.kube_scene import KubeScene
 
 LEASE = WebhookLease("ullage", "ullage-webhook")
 
 
-def namespace(name: str, version: str = "1", annotations: dict[str, str] | None = None, **labels: str) -> NamespaceObject:
+def namespace(name: str, version: str = "1", annotations: dict[str, str] | None = None, **labels: str) -> LabelledObject:
     """As the API server sends it: in no namespace."""
     meta = {"name": name, "uid": f"u-{name}", "resourceVersion": version, "labels": labels, "annotations": annotations or {}}
-    return decoded(NamespaceObject, {"metadata": meta, "status": {"phase": "Active"}})
+    return decoded(LabelledObject, {"metadata": meta, "status": {"phase": "Active"}})
 
 
-def account(name: str, **labels: str) -> ServiceAccountObject:
-    return decoded(ServiceAccountObject, {"metadata": {"name": name, "namespace": "shop", "labels": labels}})
+def account(name: str, **labels: str) -> LabelledObject:
+    return decoded(LabelledObject, {"metadata": {"name": name, "namespace": "shop", "labels": labels}})
 
 
 def facts(scene: KubeScene, topic: str = "scheduling-changes") -> list[tuple[str, dict[str, str] | None]]:
@@ -101,6 +105,26 @@ def test_namespaces_are_watched_with_node_scaling_and_for_updates_and_a_topic_is
     assert "scheduling-changes" in scene.sync_status.synced_topics()
     scene.fail("namespaces")
     assert "scheduling-changes" not in scene.sync_status.synced_topics()
+
+
+def test_each_kind_whose_labels_protect_pods_is_told_to_the_updater() -> None:
+    assert PROTECTORS.keys() <= {row.kind for row in UPDATE_RESOURCES}
+
+
+@pytest.mark.parametrize("resource", STORAGE, ids=[resource.name for resource in STORAGE])
+def test_a_kind_of_which_node_scaling_reads_more_is_watched_once_and_still_shows_its_labels(
+    resource: ApiResource[KubeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = update_resources.by_metadata(resource.path, "AnyKind")
+    monkeypatch.setattr(watch_threads, "UPDATE_RESOURCES", (*UPDATE_RESOURCES, row))
+    for nodes, read_as in ((False, LabelledObject), (True, resource.type)):
+        [watch] = [watch for watch in watches(nodes=nodes, webhook=LEASE) if watch.name == resource.name]
+        assert watch.resource.type is read_as
+        meta = {"name": "a", "namespace": "shop", "labels": {"tier": "critical"}}
+        spec = {"provisioner": "any", "driver": "any"}
+        fact = row.read(decoded(read_as, {"metadata": meta, "spec": spec, **spec}), "real", START)
+        assert isinstance(fact, ObjectMetadataChanged)
+        assert fact.labels == {"tier": "critical"}
 
 
 def test_a_source_that_watches_some_namespaces_watches_only_these_objects_of_their_kind() -> None:

@@ -136,7 +136,7 @@ def test_a_prediction_goes_to_every_partition_and_is_withdrawn_when_it_is_gone()
     told.autoscalers.seen("", prediction(), AT)
     told.autoscalers.seen("", prediction(), AT)
     assert [type(each) for each in told.news("policies")] == [TimeSeriesPredictionChanged] * 2
-    told.autoscalers.gone(ObjectGone("timeseriespredictions", "shop", "cart", ""), "", AT)
+    told.autoscalers.gone(ObjectGone("timeseriespredictions", "shop", "cart", ""), AT)
     assert [type(each) for each in told.news("policies")] == [TimeSeriesPredictionRemoved] * 2
 
 
