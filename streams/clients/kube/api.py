@@ -16,7 +16,7 @@ from schemas.units import Bytes, Seconds
 from streams import typed_json
 from streams.answer_bounds import asked_pause, pause
 from streams.clients.bounded_answers import BodyTooLarge, read_body
-from streams.clients.kube import pod_objects, refusals
+from streams.clients.kube import refusals
 from streams.clients.kube.official_client import client as official
 from streams.clients.kube.official_client import config
 from streams.errors import GiveUp, TryAgain, Unreachable
@@ -163,10 +163,10 @@ def accepted_body(response: ApiResponse, request: ApiRequest) -> bytes:
 def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | GiveUp:
     """The error for a refusal: in the server's words where it sent a Kubernetes Status, else with the beginning of the body."""
     try:
-        status = typed_json.decode(response.body, pod_objects.ApiStatus)
+        status = typed_json.decode(response.body, refusals.ApiStatus)
     except ValueError:
         # A proxy before the server answers in its own form.
-        status = pod_objects.ApiStatus(message=response.body[:200].decode(errors="replace"))
+        status = refusals.ApiStatus(message=response.body[:200].decode(errors="replace"))
     after = asked_pause(response.retry_after, response.date)
     if after is None and status.details is not None and status.details.retry_after_seconds > 0:
         after = pause(status.details.retry_after_seconds)

@@ -16,7 +16,8 @@ from streams import typed_json
 from streams.clients.bounded_answers import PageTokens
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
-from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
+from streams.clients.kube.pod_objects import ObjectMeta
+from streams.clients.kube.refusals import ApiStatus
 from streams.clients.kube.watched_objects import KubeObject, PartialObject
 from streams.errors import GiveUp, Outdated
 

@@ -15,7 +15,6 @@ import msgspec
 from schemas import admission_notes, bounds
 from schemas.facts.pods import OOM_KILLED, BoostedContainer, ContainerRun, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
-from schemas.units import Seconds
 from schemas.well_known_labels import ADMISSION_NOTE, CPU_STARTUP_BOOST, OBSERVED_CONTAINERS, POD_OPT_OUTS, opted_out
 from streams import typed_json
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
@@ -205,28 +204,6 @@ class PodMetricsList(msgspec.Struct, frozen=True, gc=False):
     items: list[PodMetrics]
 
 
-class ApiStatusCause(msgspec.Struct, frozen=True, gc=False):
-    """One cause of a refusal, by its machine-readable name."""
-
-    reason: str = ""
-
-
-class ApiStatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part of a Status that may ask for a pause and name causes."""
-
-    retry_after_seconds: float = 0
-    causes: list[ApiStatusCause] = []
-
-
-class ApiStatus(msgspec.Struct, frozen=True, gc=False):
-    """The Status object with which a server refuses."""
-
-    message: str = ""
-    reason: str = ""
-    code: int = 0
-    details: ApiStatusDetails | None = None
-
-
 def read_pod(cluster: str, pod: PodObject) -> Pod:
     """A pod as the cluster port has it. Raises ValueError when it has no creation time or a bad quantity."""
     meta = pod.metadata
@@ -273,7 +250,7 @@ def read_usage(usage: PodMetrics) -> PodUsage:
         namespace=usage.metadata.namespace,
         pod=usage.metadata.name,
         at=usage.timestamp,
-        window=parse_duration(usage.window),
+        window=quantities.parse_duration(usage.window),
         containers={container.name: quantities.read_amounts(container.usage) for container in usage.containers},
     )
 
@@ -378,20 +355,3 @@ def _resize(conditions: list[StatusCondition], generation: int) -> tuple[ResizeS
                 return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
             return states.get(condition.reason, ResizeState.UNKNOWN), condition.message[:_LONGEST_MESSAGE]
     return ResizeState.NONE, ""
-
-
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
-
-
-def parse_duration(duration: str) -> Seconds:
-    """A duration in seconds, from Go's spelling as far as metrics servers use it: `1m0s`, `30.5s`. Raises ValueError."""
-    total, number = 0.0, ""
-    for letter in duration:
-        if letter in _UNITS:
-            total, number = total + float(number) * _UNITS[letter], ""
-        else:
-            number += letter
-    if number:
-        msg = f"the window '{duration}' is not a duration such as '1m0s'"
-        raise ValueError(msg)
-    return Seconds(total)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from schemas import exact_quantity
 from schemas.exact_quantity import Form, NotAQuantityError
 from schemas.names import Amounts
-from schemas.units import Bytes, Cores, millicores
+from schemas.units import Bytes, Cores, Seconds, millicores
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti")
 _NANO = 10**9
@@ -121,3 +121,20 @@ def humanized(amount: int) -> tuple[Fraction, str]:
         return Fraction(amount), str(amount)
     text = f"{amount / _KI**power:.2f}"
     return Fraction(text) * _KI**power, f"{text}{_BINARY[power]}"
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def parse_duration(duration: str) -> Seconds:
+    """A duration in seconds, from Go's spelling as far as metrics servers use it: `1m0s`, `30.5s`. Raises ValueError."""
+    total, number = 0.0, ""
+    for letter in duration:
+        if letter in _UNITS:
+            total, number = total + float(number) * _UNITS[letter], ""
+        else:
+            number += letter
+    if number:
+        msg = f"the window '{duration}' is not a duration such as '1m0s'"
+        raise ValueError(msg)
+    return Seconds(total)

@@ -7,9 +7,34 @@ exceptions.
 from collections.abc import Collection
 from http import HTTPStatus
 
+import msgspec
+
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
 from streams.errors import GiveUp, Outdated, TryAgain
+
+
+class ApiStatusCause(msgspec.Struct, frozen=True, gc=False):
+    """One cause of a refusal, by its machine-readable name."""
+
+    reason: str = ""
+
+
+class ApiStatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The part of a Status that may ask for a pause and name causes."""
+
+    retry_after_seconds: float = 0
+    causes: list[ApiStatusCause] = []
+
+
+class ApiStatus(msgspec.Struct, frozen=True, gc=False):
+    """The Status object with which a server refuses."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: ApiStatusDetails | None = None
+
 
 RETRY_AFTER = Seconds(10.0)
 """How long to wait when the server does not say."""

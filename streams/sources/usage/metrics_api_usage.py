@@ -15,7 +15,7 @@ import numpy as np
 
 from schemas.units import Seconds
 from streams.clients.bounded_answers import PageTokens
-from streams.clients.kube import api_paths, pod_objects, quantities
+from streams.clients.kube import api_paths, quantities
 from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
 from streams.clients.kube.watched_objects import QuantityInJson
 from streams.sources.usage.readings import Floats, Readings, RejectedRow, whole_amounts
@@ -180,7 +180,7 @@ def _moment(text: str) -> float:
 def _seconds(window: str) -> float:
     """A duration in seconds; NaN for text that is none. Empty text is a window of length zero."""
     try:
-        length = pod_objects.parse_duration(window)
+        length = quantities.parse_duration(window)
     except ValueError:
         return _NAN
     return length if 0.0 <= length < math.inf else _NAN
