@@ -146,6 +146,32 @@ class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     allocated_resources: dict[str, str] | None = None
 
 
+class EmptyDir(msgspec.Struct, frozen=True, gc=False):
+    """A folder on the node, or in memory."""
+
+    medium: str = ""
+
+
+class ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The PersistentVolumeClaim that a volume is from."""
+
+    claim_name: str = ""
+
+
+class EphemeralVolume(msgspec.Struct, frozen=True, gc=False):
+    """A volume whose claim is made for the pod, and is found by its name, `<pod>-<volume>`."""
+
+
+class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A volume, as far as it may live on the node, or be attached to it."""
+
+    name: str
+    empty_dir: EmptyDir | None = None
+    host_path: dict[str, str] | None = None
+    persistent_volume_claim: ClaimReference | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What the pod is to run, and where."""
 

@@ -6,7 +6,15 @@ read.
 
 import msgspec
 
-from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec, StatusCondition
+from streams.clients.kube.pod_objects import (
+    AnnotatedMeta,
+    ObjectMeta,
+    PodContainer,
+    PodObject,
+    PodSpec,
+    PodVolume,
+    StatusCondition,
+)
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     ControllerSpec,
@@ -102,32 +110,6 @@ class ScheduledContainer(PodContainer, frozen=True, gc=False, rename="camel"):
     """A container with its ports."""
 
     ports: list[ContainerPort] | None = None
-
-
-class EmptyDir(msgspec.Struct, frozen=True, gc=False):
-    """A folder on the node, or in memory."""
-
-    medium: str = ""
-
-
-class ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The PersistentVolumeClaim that a volume is from."""
-
-    claim_name: str = ""
-
-
-class EphemeralVolume(msgspec.Struct, frozen=True, gc=False):
-    """A volume whose claim is made for the pod, and is found by its name, `<pod>-<volume>`."""
-
-
-class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A volume, as far as it may live on the node, or be attached to it."""
-
-    name: str
-    empty_dir: EmptyDir | None = None
-    host_path: dict[str, str] | None = None
-    persistent_volume_claim: ClaimReference | None = None
-    ephemeral: EphemeralVolume | None = None
 
 
 class NamedResourceClaim(msgspec.Struct, frozen=True, gc=False):

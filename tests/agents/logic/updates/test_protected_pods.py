@@ -7,6 +7,7 @@ import pytest
 
 from agents.logic.updates.update_settings import UpdateRules
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
+from schemas.facts.pods import PROTECTORS
 from schemas.facts.update_facts import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged, ObjectMetadataRemoved
 from tests.agents.logic.updates.test_updater import LATER, look, open_stage, recommend
 from tests.support.cluster_events import MINUTE, START, pod, when
@@ -87,7 +88,7 @@ def test_a_label_of_their_namespace_protects_all_pods_in_it() -> None:
 def test_what_is_no_label_of_a_kind_that_protects_is_refused_by_its_name(pattern: str) -> None:
     [(name, reason)] = UpdateRules(protected_labels=f"Namespace:team=a, {pattern}").faults()
     assert name == "protected_labels"
-    assert reason == f"'{pattern}' is no label of Namespace or ServiceAccount, such as 'Namespace:team=a'"
+    assert reason == f"'{pattern}' is no label of {' or '.join(PROTECTORS)}, such as 'Namespace:team=a'"
 
 
 def test_the_profile_upstream_knows_no_protected_pods() -> None:
