@@ -24,7 +24,7 @@ from agents.run.stage_topics import stage_names
 from agents.settings import loading
 from agents.settings.all_settings import Settings
 from agents.settings.loading import nested
-from agents.verify.verifiable_copy import export
+from agents.verify.committed_turns import export
 from streams.consumers.evictor import evictor
 from streams.consumers.resizer import resizer
 from streams.log.file_log import FileLog

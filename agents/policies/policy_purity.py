@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
-from agents.policies import policy_statefulness
-
 API = "agents.logic.vertical.policy_code"
 ALLOWED_MODULES = frozenset(
     {
@@ -113,7 +111,7 @@ def impurities(tree: ast.Module) -> list[Impurity]:
         if isinstance(node, ast.Attribute)
         for sentence in _reached(node, modules)
     }
-    kept = {Impurity(line, sentence) for line, sentence in policy_statefulness.kept(tree)}
+    kept = {Impurity(line, sentence) for line, sentence in _kept(tree)}
     # the sentence of an error may show an address: nobody decides by it
     raised = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)}
     texts = {Impurity(_line(node), _ADDRESS) for node in ast.walk(tree) if id(node) not in raised and _is_text_of(node)}
@@ -280,3 +278,90 @@ def _from(module: str, names: list[str]) -> Iterator[str]:
 def _takes_all(handler: ast.ExceptHandler) -> bool:
     classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id == "BaseException") for kind in classes)
+
+
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
+_KEEPERS = frozenset(
+    {"list", "dict", "set", "iter", "map", "filter", "zip", "enumerate", "reversed"}
+    | {"defaultdict", "Counter", "deque", "OrderedDict", "ChainMap", "count", "cycle"}
+)
+"""Calls whose answer changes when it is used."""
+_DISPLAYED = "a list, dict, set or generator outside of functions can keep something; make it a tuple"
+_MADE = "what this call makes can keep something from one call to the next; make it a tuple"
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def _kept(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line of each thing that can keep something, and a sentence that says so."""
+    yield from _kept_by(tree.body)
+    shared = {name for node in tree.body for name in _bound(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, _Function):
+            for default in (*node.args.defaults, *node.args.kw_defaults):
+                if default is not None:
+                    yield from (
+                        (line, sentence.replace("outside of functions", "as a default")) for line, sentence in _lasting(default)
+                    )
+            yield from _written(node, shared)
+
+
+def _kept_by(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.ClassDef):
+            yield from _kept_by(node.body)
+            continue
+        for field, child in ast.iter_fields(node):
+            if isinstance(child, ast.expr) and field != "annotation":
+                yield from _lasting(child)
+            elif isinstance(child, list):
+                yield from _kept_by([statement for statement in child if isinstance(statement, ast.stmt)])
+
+
+def _lasting(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """What an expression leaves behind."""
+    if isinstance(node, _DISPLAYS):
+        yield node.lineno, _DISPLAYED
+    elif isinstance(node, ast.Call):
+        # its arguments do not last: `np.array([1.0])` keeps no list
+        if _last_name(node.func) in _KEEPERS:
+            yield node.lineno, _MADE
+    elif isinstance(node, ast.Subscript):  # Callable[[int], float] keeps no list
+        yield from _lasting(node.value)
+    elif not isinstance(node, ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            yield from _lasting(child)
+
+
+def _written(function: _Function, shared: set[str]) -> Iterator[tuple[int, str]]:
+    """Where a function writes into something that a name at the top level stands for."""
+    args = function.args
+    # a local of the same name hides what is outside
+    own = {arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg) if arg is not None}
+    own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in shared - own:
+                yield (
+                    node.lineno,
+                    f"'{root.id}' is outside of functions, and what is written into it is kept from one call to the next",
+                )
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+        return
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, ast.alias):
+            yield part.asname or part.name.partition(".")[0]
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""

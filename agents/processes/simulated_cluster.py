@@ -62,8 +62,7 @@ from streams.simulated.kube_json import SchedulingChanges
 from streams.simulated.pod_admission import SimulatedQuota, spelled
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
-from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
-from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller, SimulatedSchedulingPoller
 from streams.topics import Topics
 
 

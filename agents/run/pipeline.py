@@ -10,6 +10,7 @@ from functools import partial
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.logic.conditions import conditions_stage
+from agents.logic.event_validation import ahead, refuse
 from agents.logic.nodes import scaler_settings
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import forecaster_settings
@@ -17,7 +18,6 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
-from agents.logic.validation.events import ahead, refuse
 from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.policies import policy_sources

@@ -4,7 +4,8 @@ A mark is written when every decision up to its turn is durable. So a decision t
 one that a running worker still has in flight does not count as missing. A log without changelogs says nothing about either.
 
 A broker says who is in the workers' group, and which partitions each holds. Without a broker no worker is running. But a copy of
-a log notes on which partitions workers were running when it was made.
+a log notes on which partitions workers were running when it was made. Such a copy keeps the places, so that it can be verified
+like the original.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +27,8 @@ from streams.errors import BadInput
 from streams.incidents.incident_copy import IncidentLog
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import RecordImporter, has_topic
-from streams.topics import changelog_topic
+from streams.log_range import RecordImporter, copy_range, has_topic
+from streams.topics import TOPICS, changelog_topic
 
 NOTES = "ullage-copied"
 """The topic of a copy (never of a broker) with what the log was when it was copied."""
@@ -263,3 +264,26 @@ class InputComparison:
         while position < upto and (records := self.context.log.poll({(wire, partition): position}, limit=_AT_ONCE)):
             yield from (r.offset for r in records if r.offset < upto and r.key != FILL)
             position = records[-1].offset + 1
+
+
+def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], worker: str) -> Mapping[str, int]:
+    """Copy everything that `to` does not have yet; returns how many records of each topic were copied.
+
+    `worker` is the name of the worker group, whose changelogs are copied if there are any. Topics that an older version did not
+    have are left out.
+    """
+    wires = copied_topics(context, stages, worker)
+    parts = at_work(context, worker, stages)
+    copied = copy_range(context.log, to, wires)
+    note_in_copy(to, parts, {wire: context.log.partitions(wire) for wire in wires})
+    return copied
+
+
+def copied_topics(context: LogContext, stages: Sequence[Stage], worker: str) -> list[str]:
+    """The topics (wire names) of a whole copy that the log has, in the order in which their ends must be read."""
+    changelogs = [changelog_topic(worker, stage.name) for stage in stages]
+    written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
+    rest = [context.topics.wire(topic.name) for topic in TOPICS]
+    # Changelogs first, then what the last stage wrote, then the one before, and inputs last. So every mark finds its decisions,
+    # and every decision its inputs.
+    return [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if has_topic(context.log, wire)]

@@ -34,7 +34,7 @@ from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment
 from streams.simulated.kube_json import SchedulingChanges
-from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
+from streams.sources.simulated_cluster_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
 from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, waiting
 from tests.torture.forked_processes import ForkedProcess

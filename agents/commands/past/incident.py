@@ -13,7 +13,7 @@ from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import ProgressLine, note, sentence, visible_line
 from agents.verify import committed_turns
-from agents.verify.verifiable_copy import copied_topics
+from agents.verify.committed_turns import copied_topics
 from streams.errors import BadInput
 from streams.incidents import incident_copy, pseudonyms
 from streams.incidents.incident_copy import Stretch

@@ -11,7 +11,7 @@ from agents.terminal import output_table
 from agents.terminal.output import data, note, sentence
 from agents.terminal.output_table import TextForm
 from agents.verify.committed_turns import committed
-from agents.verify.verifiable_copy import export as copy_log
+from agents.verify.committed_turns import export as copy_log
 from agents.verify.verification import verify as compare_with_published
 from agents.verify.verification_report import report_lines
 from streams.errors import BadInput

@@ -9,7 +9,7 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.resources.target_caps import unhelped
-from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, successor_guards, successor_nodes
+from agents.logic.updates import api_refusals, cap_sentences, disruption_guards, successor_nodes
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.eviction_tolerance import serves
 from agents.logic.updates.update_constraints import ClusterSituation
@@ -307,9 +307,9 @@ _JUDGEMENTS: Mapping[str, Judgement] = {
     "resizing": _resizing,
     "service-class": _service_class,
     "acceptance": _acceptance,
-    "unchanged": successor_guards.unchanged,
-    "unpatched": successor_guards.unpatched,
-    "successor": successor_guards.successor,
+    "unchanged": disruption_guards.unchanged,
+    "unpatched": disruption_guards.unpatched,
+    "successor": disruption_guards.successor,
     "quota": _quota,
     "refused": _refused,
     "cool-down": _cool_down,

@@ -30,9 +30,8 @@ from streams.consumers.executing.acting_consumer import ActingConsumer, RateLimi
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.replicas import pass_order
-from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
-from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
+from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport, ScalingDecision
 from streams.decision_view import DecisionView
 from streams.errors import EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record

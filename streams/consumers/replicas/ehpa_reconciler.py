@@ -20,7 +20,7 @@ from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.json_objects import ObjectKeeper
-from streams.consumers.replicas import desired_objects, direct_conditions, ehpa_status
+from streams.consumers.replicas import desired_objects, ehpa_status
 from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
@@ -135,7 +135,7 @@ class _EhpaPass:
         # Somebody put it there by hand, and Kubernetes' own HPA leaves such a target alone, too.
         if scale.replicas == 0 and self._spec.get("minReplicas") != 0:
             self._result.current = self._result.expected = 0
-            self._result.scaling = direct_conditions.at_zero()
+            self._result.scaling = ehpa_status.conditions_at_zero()
             raise _Stop("ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
         if self._order.objection is not None:
             self._look_only()
@@ -188,7 +188,7 @@ class _EhpaPass:
         self._result.current = scale.there
         self._result.expected = decided.replicas if isinstance(decided, ReplicasPlanned) and is_preview else scale.replicas
         if decided is not None:
-            self._result.scaling = direct_conditions.of(decided, self._order.scaled, self._order.objection)
+            self._result.scaling = ehpa_status.direct_conditions(decided, self._order.scaled, self._order.objection)
         else:
             before = ehpa_status.scaling_conditions(self._live.get("status") or {})
             self._result.scaling = [HpaCondition(**condition) for condition in before]
@@ -216,7 +216,7 @@ class _EhpaPass:
         return scale
 
     def _no_scale(self, message: str) -> _Stop:
-        self._result.scaling = direct_conditions.without_scale(message)
+        self._result.scaling = ehpa_status.conditions_without_scale(message)
         return _Stop("FailedGetScale", message)
 
     def _look_only(self) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.decisions.replica_plans import LoadForecast, ReplicasRefused
+from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ReplicasRefused
 from schemas.outcomes import ActionFinished, ObjectChange
 from schemas.policies.ehpa import EhpaChanged
-from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.errors import EdgeError
 
+ScalingDecision = ReplicasPlanned | ReplicasRefused
 _PASS_GUARDS = ("paused", "rival")
 
 

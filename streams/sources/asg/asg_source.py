@@ -36,8 +36,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.asg import group_facts
 from streams.sources.asg.group_facts import TOPIC, PublishedGroups, read_published
-from streams.sources.asg.launch_lookups import LaunchDetails, LaunchLookups
-from streams.sources.asg.rival_controls import RivalControls
+from streams.sources.asg.launch_lookups import LaunchDetails, LaunchLookups, RivalControls
 
 FIRST, LONGEST = timedelta(seconds=1), timedelta(seconds=60)
 """The first pause of a group, and the longest."""

@@ -10,7 +10,7 @@ from agents.backtest import backtest
 from agents.backtest.event_runner import Recording
 from agents.backtest.partial_scores import ResourceSums
 from agents.backtest.recorded_containers import RecordedContainers
-from agents.logic.validation.events import refuse
+from agents.logic.event_validation import refuse
 from agents.run.stage_runner import Runner
 from streams.log_context import LogContext
 from streams.sources.traces import Trace

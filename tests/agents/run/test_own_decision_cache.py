@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.validation.events import refuse
+from agents.logic.event_validation import refuse
 from agents.logic.vertical import vertical_event_validation
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.run.partition_task import OwnDecisionCache, SharedRecord, Task

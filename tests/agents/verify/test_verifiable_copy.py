@@ -7,8 +7,7 @@ import pytest
 
 from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.run.stage_runner import Runner
-from agents.verify.committed_turns import at_work, committed
-from agents.verify.verifiable_copy import copied_topics, export
+from agents.verify.committed_turns import at_work, committed, copied_topics, export
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind
 from streams.incidents import incident_copy

@@ -1,10 +1,14 @@
-"""A group's scaling options from its tags, over the defaults of all groups."""
+"""A group's scaling options from its tags, over the defaults of all groups, and the capacity pools of its instances.
+
+A pool is an instance type in a zone and a market. Failures that are about pools name those that are empty.
+"""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from schemas.facts.nodes import NodeGroupSeen, ScalingActivityFailed
 from schemas.well_known_labels import OPTION_TAG
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
@@ -162,3 +166,50 @@ def _integer(text: str, wrong: str) -> int:
     if _INTEGER.fullmatch(text) is None or not -_LARGEST <= int(text[:40]) < _LARGEST:
         raise SpecError(f"{wrong}{text}, expected integer")
     return int(text)
+
+
+SPOT, ON_DEMAND = "spot", "on-demand"
+OUT_OF_CAPACITY = frozenset(
+    ("InsufficientInstanceCapacity", "InsufficientHostCapacity", "UnfulfillableCapacity", "InsufficientCapacity")
+)
+"""EC2's codes for a pool that has no more instances."""
+OUT_OF_PRICE = frozenset(("SpotMaxPriceTooLow",))
+"""A code for a spot pool that costs more than the group pays."""
+NOT_OFFERED = frozenset(("Unsupported",))
+"""EC2's code where a zone does not have the type at all, whatever the market."""
+
+
+def pools_of_group(fact: NodeGroupSeen) -> tuple[str, ...]:
+    """The pools that a group takes instances from."""
+    # One that starts some of its instances as spot instances needs those.
+    market = SPOT if fact.spot else ON_DEMAND
+    return tuple(key(kind, zone, market) for kind in fact.instance_types for zone in fact.zones)
+
+
+def empty_pools(failure: ScalingActivityFailed, *, spot: bool) -> Iterator[str]:
+    """The pools that a failure says are empty. `spot`: its group starts spot instances, maybe among others."""
+    if not failure.instance_type or not failure.zone:
+        return
+    if failure.code in NOT_OFFERED:
+        markets: tuple[str, ...] = (SPOT, ON_DEMAND)
+    elif failure.code in OUT_OF_PRICE:
+        markets = (SPOT,)
+    elif failure.code in OUT_OF_CAPACITY:
+        markets = (_market(failure.message, spot=spot),)
+    else:
+        markets = ()
+    yield from (key(failure.instance_type, failure.zone, market) for market in markets)
+
+
+def _market(message: str, *, spot: bool) -> str:
+    """The market that a message is about."""
+    # A group of both markets may fail in either, and EC2 names spot where it means it.
+    words = message.lower()
+    if "spot" in words:
+        return SPOT
+    return ON_DEMAND if not spot or "sufficient" in words else SPOT
+
+
+def key(instance_type: str, zone: str, market: str) -> str:
+    """A pool's key among the backoffs; no group's name has this form."""
+    return f"{instance_type} in {zone}, {market}"

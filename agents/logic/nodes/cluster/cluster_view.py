@@ -10,7 +10,7 @@ from typing import Self
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
-from agents.logic.nodes.aws import capacity_pools, group_options
+from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_patterns, planned_replicas
 from agents.logic.nodes.cluster.capacity_buffers import BufferPods
 from agents.logic.nodes.cluster.fact_conversion import TransientTaints
@@ -299,7 +299,7 @@ def _groups(
                 template,
                 group_options.of_group({OPTION_TAG + key: text for key, text in fact.options.items()}, settings.group_defaults),
                 gpu=template is not None and bool(fact_conversion.gpu(template.node)),
-                sources=capacity_pools.of_group(fact) if settings.capacity_memory else (),
+                sources=group_options.pools_of_group(fact) if settings.capacity_memory else (),
                 stopped=fact.unscalable or (SUSPENDED if LAUNCH in fact.suspended else ""),
                 kept=fact.unscalable or (KEPT if TERMINATE in fact.suspended else REFRESHING if fact.refreshing else ""),
             )

@@ -16,7 +16,7 @@ from agents.logic.nodes.autoscaler import decision_steps, node_autoscaler
 from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
-from agents.logic.nodes.aws import capacity_pools
+from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster import capacity_buffers, outdated_nodes, planned_replicas
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import SIZE, SOFT, ScalerState
@@ -131,7 +131,7 @@ class Scaler(PartedState):
                     auto.failed_to_grow(failure.group, what, at)
                     auto.state.requests.pop(failure.group, None)
                     group = state.groups.get(f"{cluster}/{failure.group}")
-                    for pool in capacity_pools.empty(failure, spot=group is not None and group.fact.spot):
+                    for pool in group_options.empty_pools(failure, spot=group is not None and group.fact.spot):
                         auto.failed_to_grow(pool, what, at)
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:

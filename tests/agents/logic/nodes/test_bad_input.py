@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from agents.logic.event_validation import refuse
 from agents.logic.nodes.scaler import scaling_dry_run
-from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.facts.nodes import NodeTemplateSeen

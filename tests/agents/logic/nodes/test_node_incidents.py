@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.aws import capacity_pools, group_options
+from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.catalogue import Event
@@ -63,14 +63,14 @@ def test_a_failure_concerns_the_pool_that_it_is_about(first: str, code: str, mes
 def test_groups_of_one_pool_share_its_shortage() -> None:
     """The other way round: what one group has learned of a pool spares the others of that pool the same failure."""
     fact = failed("a", "InsufficientInstanceCapacity", NO_ON_DEMAND, **OF_ONE_TYPE)
-    [pool] = capacity_pools.empty(fact, spot=False)
-    assert pool in capacity_pools.of_group(group("b", zones=("z1", "z2")))
-    assert pool not in capacity_pools.of_group(group("c", zones=("z1",), spot=True))
+    [pool] = group_options.empty_pools(fact, spot=False)
+    assert pool in group_options.pools_of_group(group("b", zones=("z1", "z2")))
+    assert pool not in group_options.pools_of_group(group("c", zones=("z1",), spot=True))
 
 
 def test_a_group_of_both_markets_fails_in_the_one_that_the_cloud_names() -> None:
     short = {
-        code: [*capacity_pools.empty(failed("mixed", "InsufficientInstanceCapacity", code, **OF_ONE_TYPE), spot=True)]
+        code: [*group_options.empty_pools(failed("mixed", "InsufficientInstanceCapacity", code, **OF_ONE_TYPE), spot=True)]
         for code in (NO_SPOT, NO_ON_DEMAND)
     }
     assert short == {NO_SPOT: ["m5.xlarge in z1, spot"], NO_ON_DEMAND: ["m5.xlarge in z1, on-demand"]}

@@ -6,9 +6,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from agents.logic.event_validation import refuse
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.logic.validation.events import refuse
 from agents.processes.consumer_autoscalers import EhpaObjectGenerator
 from agents.run import pipeline
 from agents.run.partition_task import Task

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.logic.validation.events import refuse
+from agents.logic.event_validation import refuse
 from agents.processes.source_asg import node_template
 from schemas.catalogue import Event
 from schemas.facts.nodes import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, NodeTaint, ScalingActivityFailed

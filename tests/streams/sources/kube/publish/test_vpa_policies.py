@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.validation.events import refuse
+from agents.logic.event_validation import refuse
 from streams.clients.kube.watched_objects import VpaObject
 from streams.codec.event_codec import Codec
 from streams.log.log_port import Record

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.engine.stage import Stage
-from agents.logic.validation.events import MOST_AHEAD, ahead
+from agents.logic.event_validation import MOST_AHEAD, ahead
 from agents.run.partition_task import Task, TurnResult
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings

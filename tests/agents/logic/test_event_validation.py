@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.logic.validation.events import refuse
+from agents.logic.event_validation import refuse
 from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted

@@ -1,1 +1,0 @@
-"""Which events a stage refuses, with the sentence that says why."""
