@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.run.stage_topics import all_decision_topics
-from agents.why import event_descriptions, node_decisions, undecided_subjects
+from agents.why import event_descriptions, node_decisions, subject_past
 from agents.why.explanation_lines import ExplainedRecord, Explanation
-from agents.why.undecided_subjects import names_of
+from agents.why.subject_past import names_of
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -70,7 +70,7 @@ def explain(context: LogContext, query: str) -> Explanation:
     explanation = search.explain(query)
     event = search.event_at(explanation.decision.place)
     # What ended there is asked last, and does not change what is explained.
-    return replace(explanation, harm=tuple(undecided_subjects.harms(context, query, event, search.mentioning)))
+    return replace(explanation, harm=tuple(subject_past.harms(context, query, event, search.mentioning)))
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Search:
             return Explanation(query, scaling[0], (), scaling=scaling[1:])
         if recommendation is None:
             lost = self._lost(("recommendations",))
-            undecided = undecided_subjects.sentence(query, self.mentioning, self.codec.decode_or_none, lost=lost)
+            undecided = subject_past.undecided(query, self.mentioning, self.codec.decode_or_none, lost=lost)
             nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{query}'"
             lost = self._lost(_decision_topics())
             raise BadInput(undecided or (f"{nothing}; {lost}" if lost else nothing))

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
+from agents.logic.guards.guard_records import in_words
 from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, TargetBound, memory_bound, unhelped
 from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
@@ -185,11 +186,12 @@ def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: Unansw
 
 @dataclass(frozen=True, slots=True)
 class LoopKnowledge:
-    """The known state of a workload with kills: what is recommended, what cut that, and what the updater says of a killed pod."""
+    """The known state of a workload with kills: what is recommended, what cut that, and which guard holds its pod, and why."""
 
     containers: Sequence[ContainerRecommendation] = ()
     cuts: TargetCuts = TargetCuts()
-    updater_says: str = ""
+    guard: str = ""
+    reason: str = ""
 
 
 def condition_of(
@@ -199,10 +201,8 @@ def condition_of(
     loop = min((kill for kill in kills if kill.goes_on(at)), key=lambda kill: kill.container, default=None)
     if loop is None:
         return None
-    bound, beginning = _bound(policy, loop, known), f"{unhelped(loop.container)}: "
-    # The updater's own sentence on the loop begins in the same way.
-    clause = bound.clause.replace(beginning, "")
-    return TargetBound(bound.reason, f"{beginning[0].upper()}{beginning[1:]}{clause}")
+    bound, beginning = _bound(policy, loop, known), unhelped(loop.container)
+    return TargetBound(bound.reason, f"{beginning[0].upper()}{beginning[1:]}: {bound.clause}")
 
 
 def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowledge) -> TargetBound:
@@ -216,7 +216,9 @@ def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowled
     if loop.resize is not ResizeState.NONE:
         return TargetBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
     if _short(loop, advised, policy):
-        return TargetBound("NotApplied", f"more is recommended; {known.updater_says or _NOT_SAID}")
+        # The updater's own sentence on the loop begins as the one that this becomes a part of.
+        reason = known.reason.removeprefix(f"{unhelped(loop.container)}: ")
+        return TargetBound("NotApplied", f"more is recommended; {in_words(known.guard, reason) if known.guard else _NOT_SAID}")
     return memory_bound(advised, policy, loop.limit, known.cuts)
 
 

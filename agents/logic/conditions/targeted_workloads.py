@@ -13,7 +13,6 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.conditions import condition_rules
 from agents.logic.conditions.condition_rules import GoverningPolicy, LoopKnowledge, UnansweredKills
-from agents.logic.guards.guard_records import in_words
 from agents.logic.guards.shared_guards import REPORTS_WITHIN
 from agents.logic.resources.target_caps import TargetBound
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -260,8 +259,8 @@ class TargetIndex:
             return None
         recommended, held = self.live_requests(workload, heartbeat), self.held.get(workload)
         containers, cuts = ((), TargetCuts()) if recommended is None else (recommended.containers, recommended.cuts)
-        says = "" if held is None else in_words(held.guard, held.reason)
-        return condition_rules.condition_of(governing, kills, LoopKnowledge(containers, cuts, says), at)
+        guard = ("", "") if held is None else (held.guard, held.reason)
+        return condition_rules.condition_of(governing, kills, LoopKnowledge(containers, cuts, *guard), at)
 
     def killed(self) -> list[str]:
         """The workloads with kills that nobody has answered yet."""

@@ -258,9 +258,8 @@ def cut_by(
     # In the order of the recommender's steps, the last one first: it cuts pods to a node after all else.
     if node := cuts.nodes.get(resource):
         return TargetBound("LargestNode", f"its pod is cut down to node '{node}', the largest that is known; add a larger node")
-    most = getattr(policy.max_allowed, resource)
-    if most is not None and target >= most:
-        return TargetBound("MaxAllowed", f"{whose} allows {amount_text(resource, most)} at most; raise its maxAllowed")
+    if (most := _at_most(resource, target, policy, whose)) is not None:
+        return most
     leaks = (leak for leak in cuts.leaks if resource == "memory" and leak.container == advised.container)
     if any(target <= leak.most for leak in leaks):
         return TargetBound("MemoryLeak", f"it leaks, and a leak's growth is bounded to {amount} today; mend the leak")
@@ -276,15 +275,22 @@ def memory_bound(
         return TargetBound("ContainerModeOff", "its policy has the mode Off")
     if advised is None or target is None:
         return TargetBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
-    most = policy.max_allowed.memory
-    if most is not None and target >= most:
-        return TargetBound("MaxAllowed", f"its policy allows {bytes_text(most)} at most; raise its maxAllowed")
+    # Also where nothing was cut, as no more could be given.
+    if (most := _at_most("memory", target, policy, "its policy")) is not None:
+        return most
     if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
         return TargetBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
     cut = cut_by("memory", advised, policy, cuts)
     if cut is not None and cut.reason != "MinAllowed":
         return TargetBound(cut.reason, f"{_recommended(advised)} without a bound, but {cut.clause}")
     return TargetBound("RecommendationReached", f"no more than {bytes_text(target)} are recommended")
+
+
+def _at_most(resource: str, target: float, policy: ContainerPolicy, whose: str) -> TargetBound | None:
+    most = getattr(policy.max_allowed, resource)
+    if most is None or target < most:
+        return None
+    return TargetBound("MaxAllowed", f"{whose} allows {amount_text(resource, most)} at most; raise its maxAllowed")
 
 
 def _recommended(advised: ContainerRecommendation) -> str:

@@ -1,4 +1,4 @@
-"""What the log has about a pod, a VPA or a workload without a decision, and which command tells more; what ended there."""
+"""The past of a pod, a VPA or a workload: what ended there, and what the log has of one about which nothing was decided."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def names_of(workload: Workload) -> tuple[str, ...]:
     return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
 
 
-def sentence(query: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
+def undecided(query: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
     """A sentence about a pod, VPA or workload of this name (as `why` takes it); None if no fact names one.
 
     `lost` says which recommendations the log no longer has; empty if it has them all.
