@@ -306,7 +306,7 @@ class Forecaster(PartedState):
             model = None if series.options is None else self._model_of(key, series)
             # A forecast that ends early may miss the peak, and a peak that is missed scales down.
             if model is not None and model.upper is not None and model.covers(until):
-                highest = model.upper.forecast.highest(now, until)
+                highest = model.upper.highest(now, until)
                 if highest is not None:
                     forecasts[series.identifier] = highest
         return forecasts

@@ -26,34 +26,14 @@ _LONGEST_STEP = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class StoredForecast:
-    """A `Forecast` in the form that a checkpoint holds."""
-
-    start: int
-    step: int
-    profile: tuple[float, ...]
-    repeats: int
-
-    @property
-    def forecast(self) -> Forecast:
-        """The forecast."""
-        return Forecast(self.start, self.step, self.profile, self.repeats)
-
-    @staticmethod
-    def of(forecast: Forecast) -> "StoredForecast":
-        """A forecast to keep."""
-        return StoredForecast(forecast.start, forecast.step, forecast.profile, forecast.repeats)
-
-
-@dataclass(frozen=True, slots=True)
 class LoadModel:
     """A fit: the `upper` forecast with the margin, the `expected` one, and the error; or why none. `due`: the next fit's turn."""
 
     series: str
     due: int
     fitted: int = 0
-    upper: StoredForecast | None = None
-    expected: StoredForecast | None = None
+    upper: Forecast | None = None
+    expected: Forecast | None = None
     model: str = ""
     period: float | None = None
     error: float | None = None
@@ -62,7 +42,7 @@ class LoadModel:
 
     def covers(self, until: float) -> bool:
         """Whether the forecast reaches this time (seconds since the epoch) to within a step."""
-        return self.upper is not None and self.upper.forecast.last > until - self.upper.step
+        return self.upper is not None and self.upper.last > until - self.upper.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +92,8 @@ def _ensemble(times: Times, values: Floats, task: FitTask) -> LoadModel:
         task.series,
         _next(task),
         task.turn,
-        StoredForecast.of(ensemble_forecast.upper),
-        StoredForecast.of(ensemble_forecast.forecast),
+        ensemble_forecast.upper,
+        ensemble_forecast.forecast,
         " + ".join(ensemble_forecast.members),
         None if ensemble_forecast.period is None else float(ensemble_forecast.period),
         ensemble_forecast.accuracy.error,
@@ -126,7 +106,7 @@ def _dsp(times: Times, values: Floats, task: FitTask) -> LoadModel:
     if isinstance(forecast, NoForecast):
         return _none(task, _word(forecast.cause), forecast.text)
     best = forecast.trials[forecast.chosen]
-    upper = StoredForecast.of(forecast.forecast)
+    upper = forecast.forecast
     return LoadModel(
         task.series, _next(task), task.turn, upper, None, f"dsp {forecast.chosen}", float(forecast.period), best.error
     )
@@ -142,9 +122,7 @@ def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
     forecast = percentile_predictor.constant(estimate, first=first, last=last, step=_constant_step(settings.step, last - first))
     if isinstance(forecast, NoForecast):
         return _none(task, _word(forecast.cause), forecast.text)
-    return LoadModel(
-        task.series, _next(task), task.turn, StoredForecast.of(forecast), None, f"percentile {settings.percentile:g}", None, None
-    )
+    return LoadModel(task.series, _next(task), task.turn, forecast, None, f"percentile {settings.percentile:g}", None, None)
 
 
 def _constant_step(asked: float, span: float) -> int:
@@ -192,10 +170,10 @@ def said(identifier: str, model: LoadModel, *, first: float, last: float) -> Met
     )
 
 
-def _window(stored: StoredForecast, first: float, last: float) -> tuple[int, int, tuple[float, ...]]:
+def _window(stored: Forecast, first: float, last: float) -> tuple[int, int, tuple[float, ...]]:
     """Time of the first value, step and values: from the value that holds at `first` to the first one at or after `last`."""
     step = stored.step
-    start, values = stored.forecast.window(first - step + 1, last + step - 1)
+    start, values = stored.window(first - step + 1, last + step - 1)
     merged = -(-len(values) // MOST_VALUES)
     if merged <= 1:
         return start, step, values
