@@ -118,7 +118,7 @@ def test_a_rollout_makes_its_pods_though_a_policy_of_others_refuses_what_the_web
     def left_alone() -> bool:
         if hooks.metric("ullage_webhook_workloads_left_alone") == 1:
             return True
-        # On a machine at its limits the API server does not wait for the webhook: the pods come as they are, and nothing is tried.
+        # On a machine at its limits the API server does not wait for the webhook: pods come as they are, and nothing is tried.
         if hooks.world.ask.get(hooks.world.path("deployments", "web"))["status"].get("updatedReplicas") == 2:
             roll_out()
         return False
