@@ -5,7 +5,7 @@ target. A VPA that another recommender serves governs too: it marks the workload
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from sys import intern
 
@@ -115,11 +115,20 @@ _REMEMBERED = 200_000
 NOT_BOUNDED = ContainerPolicy()
 
 
-class Policies:
-    """The vertical policies that a partition has seen. `recommender`: the name under which VPAs are served."""
+Concerns = Callable[[VpaChanged], bool]
+"""Whether what a VPA targets can be in a partition."""
 
-    def __init__(self, recommender: str = DEFAULT_RECOMMENDER) -> None:
-        self.recommender = recommender
+
+def anywhere(_vpa: VpaChanged) -> bool:
+    """There is one partition, or what is in all of them is looked at."""
+    return True
+
+
+class Policies:
+    """The vertical policies that concern a partition. `recommender`: the name under which VPAs are served."""
+
+    def __init__(self, recommender: str = DEFAULT_RECOMMENDER, concerns: Concerns = anywhere) -> None:
+        self.recommender, self._concerns = recommender, concerns
         self.table: ObjectTable[PolicyRecord] = ObjectTable("policies", PolicyRecord, 16)
         self.vpas: ObjectTable[PolicyRecord] = ObjectTable("vpas", PolicyRecord, 256)
         self._lengths: list[int] | None = None
@@ -151,7 +160,9 @@ class Policies:
         if isinstance(event, VerticalPolicyRemoved):
             return self._wide(event.target) if self.table.remove(event.target) else frozenset()
         if isinstance(event, VpaChanged):
-            return self._replace(event.key, PolicyRecord(lowered(event, self.recommender), recorded.place))
+            # All partitions are told of all VPAs, and with many of both, those of others would be most of a worker's memory.
+            ours = self._concerns(event)
+            return self._replace(event.key, PolicyRecord(lowered(event, self.recommender), recorded.place) if ours else None)
         if isinstance(event, VpaRemoved):
             return self._replace(event.key, None)
         return frozenset()
@@ -190,9 +201,12 @@ class Policies:
     def _by_target(self) -> TargetedVpas:
         if self._targeted is None:
             self._targeted = TargetedVpas(self.recommender)
-            for record in self.vpas.values():
-                if record.policy.vpa is not None:
-                    self._targeted.add(record.policy.vpa)
+            for key, record in list(self.vpas.items()):
+                vpa = record.policy.vpa
+                if vpa is not None and self._concerns(vpa):
+                    self._targeted.add(vpa)
+                else:
+                    self.vpas.remove(key)  # of a checkpoint from when each partition kept all
         return self._targeted
 
     def _wide(self, target: str) -> frozenset[str]:

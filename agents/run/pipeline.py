@@ -38,7 +38,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     return (
         Stage(
             *stage_topics.RECOMMENDER,
-            open=_recommender(code),
+            open=_recommender(code, place),
             refuse=refuse,
             ahead=ahead,
             vouches=vertical_event_validation.is_surely_good,
@@ -55,7 +55,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
         ),
         Stage(
             *stage_topics.UPDATER,
-            open=_updater(settings),
+            open=_updater(settings, place),
             refuse=refuse,
             ahead=ahead,
             program=update_settings.PROGRAM,
@@ -83,25 +83,25 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     )
 
 
-def _recommender(code: ResolvedPolicies) -> Callable[[int], State]:
+def _recommender(code: ResolvedPolicies, place: Callable[[str], int]) -> Callable[[int], State]:
     """How to open a partition of the stage that sizes containers."""
 
     def opened(partition: int) -> State:
         # Here and in the three below: loading all stages takes a third of a second, and a command that reads needs one or none.
         from agents.logic.vertical.recommender_stage import Recommender
 
-        return Recommender(code.settings, partition, code.policy_of)
+        return Recommender(code.settings, partition, code.policy_of, lambda vpa: place(vpa.target) == partition)
 
     return opened
 
 
-def _updater(settings: Settings) -> Callable[[int], State]:
+def _updater(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
     """How to open a partition of the stage that plans changes of pods."""
 
     def opened(partition: int) -> State:
         from agents.logic.updates.updater import Updater
 
-        return Updater(settings.updates, partition, settings.vertical.recommender)
+        return Updater(settings.updates, partition, settings.vertical.recommender, lambda vpa: place(vpa.cluster) == partition)
 
     return opened
 

@@ -168,7 +168,8 @@ def _context(settings: Settings) -> LogContext:
 
 
 def _recommender(settings: Settings) -> Stage:
-    return next(stage for stage in stages(settings) if stage.name == "recommender")
+    topics = settings.topics.model_copy(update={"partitions": _SCAN.partitions})
+    return next(stage for stage in stages(settings.model_copy(update={"topics": topics})) if stage.name == "recommender")
 
 
 def _publish_exported(context: LogContext, exported: ExportedPods, begin: datetime) -> None:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
-from agents.logic.governing_policies import Policies
+from agents.logic.governing_policies import Concerns, Policies, anywhere
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Headcount
 from agents.logic.stage_rules import StageRules
@@ -52,17 +52,23 @@ class OpenPlans:
 
 
 class Updater(PartedState):
-    """The state of one partition. `settings` are those in force; the log's rules win over those it was made with."""
+    """The state of one partition. `settings` are those in force; the log's rules win over those it was made with.
 
-    def __init__(self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER) -> None:
+    `concerns`: whether a VPA can govern pods of this partition.
+    """
+
+    def __init__(
+        self, settings: UpdateSettings, partition: int, recommender: str = DEFAULT_RECOMMENDER, concerns: Concerns = anywhere
+    ) -> None:
         self.partition, self._own = partition, UpdateRules(**asdict(settings), recommender=recommender)
+        self._concerns = concerns
         self._build(self._own)
 
     def _build(self, settings: UpdateRules) -> None:
         """Make the empty state that decides by these settings."""
         self.settings = settings
         self.rules = StageRules(NAME, self._own)
-        self.policies = Policies(settings.recommender)
+        self.policies = Policies(settings.recommender, self._concerns)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
         self.missing = MissingPods(self.clusters)

@@ -15,7 +15,7 @@ from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import Indices
 from agents.engine.turn import BatchDecided, Decided, Turn
-from agents.logic.governing_policies import Policies
+from agents.logic.governing_policies import Concerns, Policies, anywhere
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.decision_builder import DecisionBuilder, Grounds, IngestedOomKill, RecommendationBatch
@@ -80,11 +80,13 @@ class Conclusion:
 class Recommender(PartedState):
     """The state of one partition. `settings` are those in force; the log's rules win over those it was made with.
 
-    `policy_of` finds the policy written as code that the rules name.
+    `policy_of` finds the policy written as code that the rules name; `concerns`: whether a VPA can target workloads of here.
     """
 
-    def __init__(self, settings: VerticalSettings, partition: int, policy_of: PolicyLookup = only_built_in) -> None:
-        self.partition, self._own, self._policy_of = partition, settings, policy_of
+    def __init__(
+        self, settings: VerticalSettings, partition: int, policy_of: PolicyLookup = only_built_in, concerns: Concerns = anywhere
+    ) -> None:
+        self.partition, self._own, self._policy_of, self._concerns = partition, settings, policy_of, concerns
         self._build(settings)
 
     def _build(self, settings: VerticalSettings) -> None:
@@ -93,7 +95,7 @@ class Recommender(PartedState):
         self.floors, self.leaks = MemoryFloors(settings.oom_loop, settings.memory_expires), MemoryLeaks()
         self.estimation, self.shadow, self.states = deciding_rules(settings, self._policy_of, self.floors, self.leaks)
         self.rules = StageRules(NAME, self._own)
-        self.policies = Policies(settings.recommender)
+        self.policies = Policies(settings.recommender, self._concerns)
         self.intake = UsageIngest(settings, self.policies)
         self.usage = self.intake.usage
         self.announced = Announced()
@@ -378,17 +380,14 @@ class Recommender(PartedState):
         self, turn: Turn, workload: str, places: tuple[Place, ...] = (), sources: dict[str, OomSource] | None = None
     ) -> Grounds:
         """What a decision about a workload rests on. `sources` caches the OOM source of each cluster for one turn."""
-        cluster = cluster_of(workload)
-        source = None if sources is None else sources.get(cluster)
-        if source is None:
-            source = self.sources.ooms(cluster, turn.at)
-            if sources is not None:
-                sources[cluster] = source
+        cluster, sources = cluster_of(workload), {} if sources is None else sources
+        if cluster not in sources:
+            sources[cluster] = self.sources.ooms(cluster, turn.at)
         left_out = self.bounds.reached(workload)
         floors = self.floors.of(workload, (name for name, _ in self.members.containers(workload)))
         kill, pods = self.ooms.get(workload), self.intake.count(workload)
         leaks = self.leaks.of(workload, self.members)
-        return Grounds(self.policies.of(workload), kill, pods, source, places, left_out, floors, leaks)
+        return Grounds(self.policies.of(workload), kill, pods, sources[cluster], places, left_out, floors, leaks)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""

@@ -5,16 +5,20 @@ import sys
 
 import pytest
 
+from agents.commands.recommend import scan_sources
 from agents.engine.stage import Stage
+from agents.engine.turn import Recorded, State, Turn
 from agents.run import stage_topics
 from agents.run.pipeline import stages
 from agents.run.stage_topics import all_decision_topics, input_topics
 from agents.settings.all_settings import Settings
 from schemas.facts.sources import SourceReported
+from schemas.names import Place
+from schemas.policies.vpa import TargetRef
 from streams import clock_log
 from streams.codec import plan_attestations
 from streams.topics import TOPICS
-from tests.support.cluster_events import START, when
+from tests.support.cluster_events import START, vpa, when
 
 NAMES = {topic.name for topic in TOPICS}
 
@@ -57,3 +61,39 @@ def test_opening_a_stage_loads_its_code_and_that_of_no_other(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert {"recommender", "updater", "scaler", "forecaster"} & set(done.stdout.split()) == {name}
+
+
+@pytest.mark.parametrize("name", ["recommender", "updater", "scaler"])
+def test_one_partition_of_a_stage_keeps_a_vpa(name: str) -> None:
+    """All partitions are told of all VPAs: with 100,000 containers, what others kept was nearly a third of a worker's memory."""
+    stage = next(each for each in stages(Settings()) if each.name == name)
+    states = [stage.open(partition) for partition in range(Settings().topics.partitions)]
+    for partition, state in enumerate(states):
+        state.step(_told_of("elsewhere", partition))
+    [keeper] = [state for state in states if _holds(state, "elsewhere")]
+
+    # A checkpoint from when each partition kept all of them.
+    other = next(state for state in states if state is not keeper)
+    for chunk in keeper.chunks():
+        other.load(chunk, keeper.dump(chunk))
+    assert _holds(other, "elsewhere")
+    other.step(_told_of("another", states.index(other)))
+    assert not _holds(other, "elsewhere")
+
+
+def test_a_scan_heeds_every_vpa() -> None:
+    """Its log has one partition, whatever the settings say of the other."""
+    state = scan_sources._recommender(Settings()).open(0)  # what a scan decides by
+    names = [f"vpa-{number}" for number in range(8)]
+    for name in names:
+        state.step(_told_of(name, 0, target=f"of-{name}"))
+    assert [name for name in names if _holds(state, name)] == names
+
+
+def _told_of(name: str, partition: int, target: str = "api") -> Turn:
+    said = vpa(name=name, target_ref=TargetRef("Deployment", target, "apps/v1"))
+    return Turn(START, {"policies": [Recorded(said, Place("policies", partition, 0))]})
+
+
+def _holds(state: State, name: str) -> bool:
+    return any(name.encode() in state.dump(chunk) for chunk in state.chunks())

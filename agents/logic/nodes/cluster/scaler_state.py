@@ -121,7 +121,7 @@ class ScalerState:
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
         self._index, self.conversions = PlacedPodIndex(), NodeConversions()
-        self.successors = SuccessorRequests(DEFAULT_RECOMMENDER)
+        self.successors = SuccessorRequests(DEFAULT_RECOMMENDER, owns)
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""

@@ -6,7 +6,7 @@ LimitRange keeps of a recommendation is not looked at.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
@@ -33,10 +33,10 @@ class RecommendedTargets:
 
 
 class SuccessorRequests:
-    """The recommendations in force, and the policies that say whether new pods get them."""
+    """The recommendations in force, and the policies that say whether new pods get them. `owns`: whether a cluster is ours."""
 
-    def __init__(self, recommender: str) -> None:
-        self.policies = Policies(recommender)
+    def __init__(self, recommender: str, owns: Callable[[str], bool]) -> None:
+        self.policies = Policies(recommender, lambda vpa: owns(vpa.cluster))
         self.recommended: ObjectTable[RecommendedTargets] = ObjectTable("recommended", RecommendedTargets, 64)
         """By the workload's key."""
 
