@@ -64,7 +64,8 @@ SETTINGS: dict[str, Any] = {
     "topic_disable_leader": True,
     "recovery_consistency_check": False,  # otherwise each changelog that has lost its beginning would end the worker
     "consumer_auto_offset_reset": "earliest",
-    "consumer_max_fetch_size": 2 << 20,  # of a partition, compressed: decisions unpack to twenty times as much, all at once
+    "consumer_max_fetch_size": 2 << 20,  # of a partition, compressed: decisions unpack to twenty times as much
+    "broker_max_poll_records": 1_000,  # that are unpacked at once: Faust would take all that a fetch brought
     "consumer_metadata_max_age_ms": 5_000,  # until a refresh finds new topics, no worker gets a partition
     "broker_session_timeout": 6.0,
     "broker_heartbeat_interval": 1.0,
