@@ -86,14 +86,30 @@ def put(results: Results, name: str, value: float, unit: str, goal: str = "") ->
     sys.stdout.flush()
 
 
-async def known_fleet(site: Site, size: Size) -> None:
-    """Write the history, and let a worker fold it."""
+async def known_fleet(results: Results, site: Site, size: Size, label: str) -> None:
+    """Write the history, and let a worker meet it while the clock goes on."""
+    # Without the clock, all that is decided meanwhile would be one turn of the stages that read it.
     await site.backlog(size.history, size.apart * 60_000, size.ticked)
-    first = site.worker()
-    await site.marked(first, patience=600.0)
-    await site.tick(site.turn + measure.TICK_MS)  # the updater takes what the recommender said a turn later
-    await site.marked(first, stage="updater")
+    first = site.worker(turns=True)
+    done = await measure.catch_up(site, first, patience=1_800.0)
+    put(results, f"{label}: meeting the fleet, CPU", done.cpu, "s")
+    put(results, f"{label}: meeting the fleet, memory of the worker at its highest", measure.resident(first)[1], "MiB")
     first.stop(30)
+
+
+async def with_vpas(results: Results, site: Site, size: Size) -> None:
+    """A worker that meets the pods of a fleet, their VPAs and four hours of samples, and one that starts after it."""
+    size = replace(size, history=4, apart=60, dense=0, late=0, ticked=1)
+    site.ends_now(size.span_ms)
+    await site.open()
+    await idle_costs.introduce(site)
+    label = f"{size.containers // 1000}k containers with a VPA for each workload"
+    await known_fleet(results, site, size, label)
+    put(results, f"{label}: recovery", await measure.recovery(site), "s")
+    await measure.rest(site, freed_memory.EVERY + 10.0)
+    fresh, most = measure.resident(site.workers[-1])
+    put(results, f"{label}: memory of a fresh worker", fresh, "MiB")
+    put(results, f"{label}: memory of a fresh worker at its highest", most, "MiB")
 
 
 async def catching_up(results: Results, site: Site, size: Size, label: str, goal: str = "") -> None:
@@ -135,8 +151,8 @@ async def memory(results: Results, site: Site, label: str) -> None:
 async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
     site.ends_now(size.span_ms)
     await site.open()
-    await known_fleet(site, size)
     label = f"{site.containers // 1000}k containers"
+    await known_fleet(results, site, size, label)
     await site.backlog(size.dense, size.cadence)
     worker = site.worker(turns=True, profile=profile)
     done = await measure.folded(site, worker)
@@ -159,8 +175,9 @@ async def hardly_known(results: Results, site: Site, size: Size) -> None:
     size = replace(size, history=24, apart=60, dense=0, late=40, ticked=1)
     site.ends_now(size.span_ms)
     await site.open()
-    await known_fleet(site, size)
-    await catching_up(results, site, size, f"{size.containers // 1000}k containers with a sample an hour")
+    label = f"{size.containers // 1000}k containers with a sample an hour"
+    await known_fleet(results, site, size, label)
+    await catching_up(results, site, size, label)
 
 
 async def largest(results: Results, site: Site) -> None:
@@ -198,6 +215,9 @@ async def main(only: int | None, profile: str | None) -> Results:
                     await site.close()
                     site = Site(broker.bootstrap, folder, size.containers, size.partitions, "-hardly-known")
                     await hardly_known(results, site, size)
+                    await site.close()
+                    site = Site(broker.bootstrap, folder, size.containers, size.partitions, "-vpas")
+                    await with_vpas(results, site, size)
             finally:
                 if profile:
                     site.workers[-1].stop(30)

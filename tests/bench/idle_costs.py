@@ -88,13 +88,18 @@ async def settle(site: Site, *, scrapes: int = HISTORY, apart_ms: int = HISTORY_
     """Open a site whose fleet is known with a history that ends `later_ms` before now; the worker that has a mark of it."""
     site.ends_now(scrapes * apart_ms + later_ms)
     await site.open()
-    records = list(known(site.fleet, site.now))
-    for start in range(0, len(records), 5_000):
-        await site.send(records[start : start + 5_000])
+    await introduce(site)
     await site.backlog(scrapes, apart_ms)
     first = site.worker()
     await site.marked(first, patience=300.0)
     return first
+
+
+async def introduce(site: Site) -> None:
+    """Append the pods of a site's fleet, and a VPA for each workload."""
+    records = list(known(site.fleet, site.now))
+    for start in range(0, len(records), 5_000):
+        await site.send(records[start : start + 5_000])
 
 
 def known(fleet: Fleet, at_ms: int) -> Iterator[NewRecord]:

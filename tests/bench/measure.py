@@ -78,7 +78,8 @@ class Site:
 
     async def backlog(self, scrapes: int, apart_ms: float, ticked: int = 1) -> None:
         """So many scrapes; a tick after each `ticked` of them, or each TICK_MS where scrapes come closer than that."""
-        self.samples, begun = 2 * self.containers * scrapes, self.now
+        # A clock that went on meanwhile is further than the last scrape, and what comes before it would have no tick.
+        self.samples, begun = 2 * self.containers * scrapes, max(self.now, self.turn)
         for n in range(1, scrapes + 1):
             self.now = begun + round(n * apart_ms)
             await self.send(list(self.fleet.scrape(self.now)))

@@ -74,8 +74,8 @@ def main() -> int:
     threading.Thread(target=keep_writing, daemon=True).start()
     atexit.register(write_notes)
     where, topics = KafkaConnection(told["brokers"]), Topics(told["prefix"], told["partitions"])
-    stages = pipeline.stages(Settings())
-    plan = WorkerPlan(where, topics, stages, name=told["prefix"], pacing=Pacing(**told.get("pacing", {})))
+    settings = Settings(topics={"partitions": topics.partitions})  # type: ignore[arg-type]  # pydantic makes the part
+    plan = WorkerPlan(where, topics, pipeline.stages(settings), name=told["prefix"], pacing=Pacing(**told.get("pacing", {})))
     if told.get("profile"):
         import cProfile
 
