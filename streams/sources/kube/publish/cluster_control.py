@@ -57,6 +57,8 @@ class ClusterControlPublisher(SubjectPublisher):
         self._unread: set[str] = set()
         self._due: set[str] = set()
         self._last: ControlChanged | None = None
+        self._mirrored: ControlChanged | None = None
+        """The last record that says what the object says."""
         # Where in the log this process put what is in force: it is not put there again because its status cannot be written.
         self._place: Place | None = None
         self._listed = False
@@ -65,6 +67,7 @@ class ClusterControlPublisher(SubjectPublisher):
     def restore(self, _published: PublishedState, _at: datetime) -> None:
         """As SubjectPublisher."""
         self._last, self._place = self._operator.control(self._cluster), None
+        self._mirrored = self._last if self._last is not None and self._last.through else None
         self._due.update(self._objects)
 
     def seen(self, _kind: str, item: KubeObject, _at: datetime) -> None:
@@ -120,7 +123,7 @@ class ClusterControlPublisher(SubjectPublisher):
     def _obey(self, control: ControlObject, at: datetime) -> None:
         applied = commanding_objects.applied(control)
         try:
-            wanted = self._wanted(control, at)
+            wanted = policy_fields.signed(self._wanted(control, at), self._mirrored)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
             # Only if it says something else, because each write comes back as a change of the object.
@@ -169,6 +172,8 @@ class ClusterControlPublisher(SubjectPublisher):
         if place is None:
             raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
         self._last, self._place = control, place
+        if control.through:
+            self._mirrored = control
         return place
 
 

@@ -98,6 +98,8 @@ class PolicyObjectPublisher(SubjectPublisher):
         self._unread: set[str] = set()
         """The names in policies of objects that exist and cannot be read."""
         self._in_force: dict[str, VerticalPolicyChanged] = {}
+        self._mirrored: dict[str, VerticalPolicyChanged] = {}
+        """By object: the last record of what it says."""
         self._said: dict[str, _Answer] = {}
         """By uid: what the status says, also before the watch shows it."""
         self._places: dict[str, Place] = {}
@@ -108,6 +110,7 @@ class PolicyObjectPublisher(SubjectPublisher):
     def restore(self, _published: PublishedState, _at: datetime) -> None:
         """As SubjectPublisher."""
         self._in_force, self._due = self._operator.policies(), True
+        self._mirrored = {policy.through: policy for policy in self._in_force.values() if policy.through}
 
     def seen(self, _kind: str, item: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
@@ -123,8 +126,9 @@ class PolicyObjectPublisher(SubjectPublisher):
         """As SubjectPublisher."""
         if gone.kind == POLICIES.name:
             self._objects.pop((gone.namespace, gone.name), None)
-            self._unread.discard(f"{POLICY_KIND}/{gone.namespace}/{gone.name}")
+            self._unread.discard(through := f"{POLICY_KIND}/{gone.namespace}/{gone.name}")
             self._said.pop(gone.uid, None)
+            self._mirrored.pop(through, None)
             self._due = True
 
     def unread(self, unread: ObjectUnread) -> None:
@@ -191,7 +195,7 @@ class PolicyObjectPublisher(SubjectPublisher):
         }
         settled = answered | set(self._places) | set(refused)
         changed = [
-            replace(policy, at=at)
+            policy_fields.signed(replace(policy, at=at), self._mirrored.get(policy.through))
             for target, policy in wanted.items()
             if not _same(self._in_force.get(target), policy) or policy.through not in settled
         ]
@@ -207,6 +211,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             place = places[i * partitions + read_in]
             if place is not None:
                 self._places[policy.through], self._in_force[policy.target] = place, policy
+                self._mirrored[policy.through] = policy
         for policy in gone:
             self._in_force.pop(policy.target)
         return [policy.through for policy in changed if self._in_force.get(policy.target) is not policy]

@@ -79,6 +79,20 @@ def test_what_the_object_says_is_in_force_and_its_status_says_from_where_on(scen
     assert cluster.said() == ("True", f"in force from ullage.control.v1:{partition}:0 on")
 
 
+def test_whoever_removes_a_field_does_not_act_in_the_name_of_who_set_the_others(scene: KubeScene) -> None:
+    """The server notes nobody for that: managedFields stay those of the last who set something."""
+    scene.see(KIND, control({"mode": "apply", "paused": True}))
+    scene.see(KIND, control({"mode": "apply"}, generation=2))
+    doubtful = "argocd-controller at 2026-01-05T12:00:00+00:00, or who removed a field since (field manager)"
+    assert (in_force(scene).paused, str(in_force(scene).by)) == (False, doubtful)
+    operator(scene).publish(ControlChanged(scene.at, "real", Mode.SHADOW))
+    scene.later(timedelta(minutes=1))
+    assert (in_force(scene).mode, str(in_force(scene).by)) == (Mode.APPLY, doubtful), "what is said again"
+    scene.restart()
+    scene.see(KIND, control({"mode": "apply", "budget": 0.5}, generation=3))
+    assert str(in_force(scene).by) == doubtful
+
+
 def test_an_object_whose_status_says_so_is_not_published_again_also_after_a_restart(scene: KubeScene, cluster: Cluster) -> None:
     scene.see(KIND, control({"mode": "plan"}))
     answered = control({"mode": "plan"}, status=cluster.written[-1])

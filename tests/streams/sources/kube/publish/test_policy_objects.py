@@ -202,6 +202,12 @@ def test_what_somebody_wrote_past_the_object_is_undone_within_a_minute(scene: Ku
     assert (in_force(scene)[CART].update_mode, in_force(scene)[CART].through) == (UpdateMode.OFF, "VerticalPolicy/shop/cart")
 
 
+def test_whoever_removes_a_field_does_not_act_in_the_name_of_who_set_the_others(scene: KubeScene) -> None:
+    scene.see(KIND, policy(of_cart(mode="Off", guards={"coolDown": 60})))
+    scene.see(KIND, policy(of_cart(mode="Off"), generation=2))
+    assert str(in_force(scene)[CART].by).endswith("or who removed a field since (field manager)")
+
+
 def test_what_the_command_had_said_for_its_target_is_not_there_again_when_an_object_goes(scene: KubeScene) -> None:
     operator(scene).publish(VerticalPolicyChanged(scene.at, "real/shop/*", "1", UpdateMode.OFF))
     scene.later(timedelta(minutes=1))
