@@ -102,6 +102,8 @@ class PolicyObjectPublisher(SubjectPublisher):
         """By object: the last record of what it says."""
         self._said: dict[str, _Answer] = {}
         """By uid: what the status says, also before the watch shows it."""
+        self._echoed: set[str] = set()
+        """The uids whose status the watch has shown as it was written here."""
         self._places: dict[str, Place] = {}
         """By object: where in the log this process has put what it says."""
         self._listed = self._due = False
@@ -117,9 +119,12 @@ class PolicyObjectPublisher(SubjectPublisher):
         if isinstance(item, PolicyObject):
             self._objects[item.metadata.namespace, item.metadata.name] = mirrored = self._read(item, at)
             self._unread.discard(mirrored.through)
-            applied = commanding_objects.applied(item)
-            # What was written here is newer than what the watch shows of it, so it is not overwritten.
-            self._said.setdefault(item.metadata.uid, (applied.observed_generation, applied.status == "True", applied.message))
+            uid, shown = item.metadata.uid, _shown(item)
+            # What was written here is newer than what the watch shows of it, until the watch has shown it.
+            if self._said.setdefault(uid, shown) == shown:
+                self._echoed.add(uid)
+            elif uid in self._echoed:
+                self._said[uid] = shown  # somebody else wrote it since
             self._due = True
 
     def gone(self, gone: ObjectGone, _at: datetime) -> None:
@@ -128,6 +133,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             self._objects.pop((gone.namespace, gone.name), None)
             self._unread.discard(through := f"{POLICY_KIND}/{gone.namespace}/{gone.name}")
             self._said.pop(gone.uid, None)
+            self._echoed.discard(gone.uid)
             self._mirrored.pop(through, None)
             self._due = True
 
@@ -241,6 +247,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             self._wait(at, mirror.through, error)
         else:
             self._said[uid] = answer
+            self._echoed.discard(uid)
 
     def _wait(self, at: datetime, what: str, error: Exception) -> None:
         self._retry, self._due = at + RETRY, True
@@ -283,6 +290,11 @@ class PolicyObjectPublisher(SubjectPublisher):
         if fault is not None:
             raise ValueError(f"spec.guards{fault.removeprefix('settings')}")
         return GuardOverrides(**dict[str, Any](overrides))
+
+
+def _shown(item: PolicyObject) -> _Answer:
+    applied = commanding_objects.applied(item)
+    return applied.observed_generation, applied.status == "True", applied.message
 
 
 def _same(old: VerticalPolicyChanged | None, new: VerticalPolicyChanged) -> bool:

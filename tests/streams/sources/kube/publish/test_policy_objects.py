@@ -195,6 +195,19 @@ def test_an_object_whose_status_says_so_is_not_published_again_also_after_a_rest
     assert (records(scene), len(cluster.written)) == (1, 1)
 
 
+def test_a_status_that_somebody_else_wrote_is_put_right(scene: KubeScene, cluster: Cluster) -> None:
+    lie = {"conditions": [{"type": "Applied", "status": "False", "message": "nothing", "observedGeneration": 1}]}
+    scene.see(KIND, policy(of_cart(mode="Off")))
+    honest = cluster.written[-1][1]
+    scene.see(KIND, policy(of_cart(mode="Off"), status=lie))
+    assert len(cluster.written) == 1, "the watch may show what was there before"
+    for shown in (honest, lie):
+        scene.see(KIND, policy(of_cart(mode="Off"), status=shown))
+    assert (len(cluster.written), cluster.said("cart")) == (2, ("True", honest["conditions"][0]["message"]))
+    scene.see(KIND, policy(of_cart(mode="Off"), status=cluster.written[-1][1]))
+    assert (records(scene), len(cluster.written)) == (1, 2)
+
+
 def test_what_somebody_wrote_past_the_object_is_undone_within_a_minute(scene: KubeScene) -> None:
     scene.see(KIND, policy(of_cart(mode="Off")))
     operator(scene).publish(VerticalPolicyChanged(scene.at, CART, "1", UpdateMode.RECREATE))
