@@ -24,7 +24,6 @@ from schemas.catalogue import Event
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
-from schemas.policies.control import StageRulesChanged
 from streams import truncated_topics
 from streams.codec.event_codec import header
 from streams.errors import BadInput
@@ -50,7 +49,6 @@ TOPICS = (
 RECOMMENDATIONS = "recommendations"
 OF_VALUES = (RECOMMENDATIONS, "pod-changes")
 """The topics that `changes` reads."""
-_LEFT_OUT = (SourceReported, StageRulesChanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +75,9 @@ class TimelineFilter:
 
     def holds(self, key: str, workload: str | None) -> bool:
         """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        # rules hold in all clusters
+        if key.startswith("stage/"):
+            return not self.workload
         # a key begins with its cluster, or with a pattern where a policy is for several
         if self.cluster is not None and not fnmatchcase(self.cluster, key.partition("/")[0]):
             return False
@@ -107,7 +108,7 @@ def read(
             continue
         ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
         # redelivery publishes a record twice, with one id
-        if event is None or isinstance(event, _LEFT_OUT) or ident in seen or not is_news(event):
+        if event is None or isinstance(event, SourceReported) or ident in seen or not is_news(event):
             continue
         seen.add(ident)
         entry = entry_of(record, event)

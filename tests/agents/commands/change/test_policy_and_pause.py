@@ -92,6 +92,18 @@ def test_who_commands_is_in_the_log_and_in_whatever_shows_it(desk: Desk, capsys:
         assert ME.removeprefix("set by ").partition(" ")[0] in capsys.readouterr().out, command
 
 
+@pytest.mark.parametrize("words", [(), ("-n", "shop"), ("--set", "cluster.name=demo")])
+def test_the_timeline_says_who_changed_the_settings_by_which_all_workers_decide(
+    words: tuple[str, ...], desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.run("settings", "apply", "--set", "updates.cool_down=60") == 0
+    capsys.readouterr()
+    assert desk.run("timeline", "-o", "json", *words) == 0
+    told = {entry["about"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert told["stage/updater"]["what"] == "rules of a stage set"
+    assert ME.removeprefix("set by ") in told["stage/updater"]["detail"]
+
+
 def test_a_budget_may_be_a_percentage(desk: Desk) -> None:
     assert desk.run("mode", "plan", "--budget", "25%") == 0
     assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, budget=Fraction(0.25))
