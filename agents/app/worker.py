@@ -67,8 +67,7 @@ SETTINGS: dict[str, Any] = {
     "consumer_max_fetch_size": 2 << 20,  # of a partition, compressed: decisions unpack to twenty times as much
     "broker_max_poll_records": 1_000,  # that are unpacked at once: Faust would take all that a fetch brought
     "consumer_metadata_max_age_ms": 5_000,  # until a refresh finds new topics, no worker gets a partition
-    "broker_session_timeout": 6.0,
-    "broker_heartbeat_interval": 1.0,
+    "broker_heartbeat_interval": 1.0,  # a third of the shortest session, and how soon a worker learns that another has joined
     "broker_commit_interval": 3600.0,  # nothing to commit: offsets are set from the marks
     "broker_commit_livelock_soft_timeout": 1e9,
     "stream_buffer_maxsize": 32,  # counts messages, each of which has 128 KiB of records, or one larger record
@@ -134,6 +133,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
         broker=kafka_client_options.urls(plan.where),
         broker_credentials=credentials,
         topic_partitions=partitions,
+        broker_session_timeout=plan.session,
         **SETTINGS,
     )
     bounds = RecordBounds(plan.topics)

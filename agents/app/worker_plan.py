@@ -40,7 +40,8 @@ class WorkerPlan:
     """The stages of one worker and the log they live on. All workers of one `name` share the partitions.
 
     `buffer` bounds the bytes of all inputs together that are ahead of what turns want. `metrics` is host and port of metrics
-    and health, port 0 for none. With an event-time lag above `behind` the worker reports that it is not ready.
+    and health, port 0 for none. With an event-time lag above `behind` the worker reports that it is not ready. After `session`
+    without a heartbeat its partitions are given to others.
     """
 
     where: KafkaConnection
@@ -51,6 +52,7 @@ class WorkerPlan:
     buffer: int = 64 << 20
     metrics: tuple[str, int] = ("127.0.0.1", 0)
     behind: Seconds = Seconds(10.0)
+    session: Seconds = Seconds(6.0)
 
     def changelog(self, stage: Stage) -> str:
         """The topic that carries a stage's checkpoints. Faust derives the same name from a table called `<stage>-state`."""
@@ -95,6 +97,7 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
         buffer=worker.buffer,
         metrics=(chosen.metrics.host, chosen.metrics.port),
         behind=chosen.ready_within,
+        session=Seconds(worker.session_seconds),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents.app import worker, worker_plan
+from agents.settings.all_settings import Settings, WorkerSettings
 
 
 class Host:
@@ -56,3 +57,11 @@ def test_faust_can_name_all_that_its_one_agent_reads_and_say_what_tables_hold() 
     assert {table.help for table in app.tables.values()} > {
         "Checkpoints of the stage updater: chunks of its state, and marks that name them."
     }
+
+
+def test_a_worker_keeps_its_partitions_for_as_long_as_it_is_told() -> None:
+    settings = Settings(worker=WorkerSettings(session_seconds=20.0))
+    app = worker.build(worker_plan.from_settings(settings))
+    assert app.conf.broker_session_timeout == 20.0
+    assert app.conf.broker_heartbeat_interval <= WorkerSettings(session_seconds=3.0).session_seconds / 3
+    assert app.conf.broker_request_timeout >= 60.0, "Faust wants a request to outlive a session"
