@@ -136,8 +136,8 @@ class WorkerSettings(SettingsGroup):
     """Bytes of records that wait in all inputs of a worker together, beside what the next turns want. Beyond that, inputs that
     are ahead of the clock are read no further."""
     session_seconds: Annotated[float, Field(ge=3, le=60)] = 6.0
-    """Seconds without a heartbeat after which Kafka gives the partitions of a worker to others. A worker that is killed stands still
-    for so long, and one that gets no CPU for so long loses them. The brokers' group.min.session.timeout.ms is the least."""
+    """Seconds without a heartbeat after which Kafka gives the partitions of a worker to others. Those of one that is killed stand
+    still for so long, and one that gets no CPU for so long loses them. The brokers' group.min.session.timeout.ms is the least."""
     policy_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     """Seconds of CPU time that one call of a policy as code may take; after that the worker ends and names it."""
 
