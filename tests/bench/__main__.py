@@ -7,6 +7,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from tests.bench import (
     one_partition,
     policy_costs,
     reading_commands,
+    received_usage,
     replicas,
     updater_pass,
     vertical,
@@ -194,6 +196,23 @@ async def largest(results: Results, site: Site) -> None:
     put(results, "100k containers: largest checkpoint of a partition", max(sizes), "bytes")
 
 
+def with_a_broker(put_one: Callable[[str, float, str, str], None], brokers: str) -> None:
+    """What needs a Kafka, but no fleet in it."""
+    node_reaction.measure(put_one, brokers)
+    idle_costs.measure(put_one, brokers)
+    five_workers.measure(put_one, brokers)
+    control_lookup.measure(put_one, brokers)
+    reading_commands.measure(put_one, brokers)
+    reading_commands.measure_demo(put_one)
+    backtest_costs.measure(put_one)
+    hostile_tenant.measure(put_one)
+    kube_source.measure(put_one)
+    replicas.measure(put_one)
+    webhook.measure(put_one, brokers)
+    for version in (1, 2):
+        received_usage.measure(put_one, version=version)
+
+
 async def main(only: int | None, profile: str | None) -> Results:
     folder = Path(tempfile.mkdtemp(prefix="ullage-bench-"))
     results: Results = {}
@@ -223,17 +242,7 @@ async def main(only: int | None, profile: str | None) -> Results:
                     site.workers[-1].stop(30)
                 await site.close()
         if not profile and only is None:
-            node_reaction.measure(partial(put, results), broker.bootstrap)
-            idle_costs.measure(partial(put, results), broker.bootstrap)
-            five_workers.measure(partial(put, results), broker.bootstrap)
-            control_lookup.measure(partial(put, results), broker.bootstrap)
-            reading_commands.measure(partial(put, results), broker.bootstrap)
-            reading_commands.measure_demo(partial(put, results))
-            backtest_costs.measure(partial(put, results))
-            hostile_tenant.measure(partial(put, results))
-            kube_source.measure(partial(put, results))
-            replicas.measure(partial(put, results))
-            webhook.measure(partial(put, results), broker.bootstrap)
+            with_a_broker(partial(put, results), broker.bootstrap)
     shutil.rmtree(folder)
     if not profile:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))
