@@ -226,12 +226,10 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
     changed; without it they are changed as by Recreate, and decided about as if nobody said how.
     `in_columns`: where the recommender alone decides (`event_runner.covers`), no decision is built; the score is the same.
     """
-    # one partition: workloads do not see one another, so the score is the same, and a turn is taken for all of them at once
-    alone = Topics(topics.prefix, 1)
     score = Score(sums=ContainerSums() if by_workload else None, samples=samples)
-    in_columns = in_columns and covers(stages, alone)
-    backtest = Backtest(stages, alone, updates, score, in_columns=in_columns, in_place=mode is UpdateMode.IN_PLACE)
-    for number, frame in enumerate(frames_of(trace, alone, cluster, mode), start=1):
+    in_columns = in_columns and covers(stages, topics)
+    backtest = Backtest(stages, topics, updates, score, in_columns=in_columns, in_place=mode is UpdateMode.IN_PLACE)
+    for number, frame in enumerate(frames_of(trace, topics, cluster, mode), start=1):
         backtest.apply(frame)
         if number % _STRETCH == 0:
             yield backtest

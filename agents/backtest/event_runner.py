@@ -63,6 +63,8 @@ class EventRunner:
     """
 
     def __init__(self, stages: Sequence[Stage], topics: Topics, read: Iterable[str], *, routes: bool = True) -> None:
+        for stage in stages:
+            stage.require(topics.partitions)
         self._topics, self._routes = topics, routes
         self._read = tuple(read)
         partitions = range(topics.partitions)
@@ -177,6 +179,7 @@ class RecommenderRunner:
 
     def __init__(self, stages: Sequence[Stage], topics: Topics) -> None:
         [stage] = [stage for stage in stages if stage.name == NAME]
+        stage.require(topics.partitions)
         state = stage.open(0)
         if not isinstance(state, Recommender):
             msg = f"the stage '{NAME}' has a state of another kind: {type(state).__name__}"

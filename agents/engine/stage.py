@@ -42,3 +42,11 @@ class Stage:
     program: int = 0
     rules: Mapping[str, RuleValue] = field(default_factory=dict)  # The settings that it was made with.
     defaults: Mapping[str, RuleValue] = field(default_factory=dict)  # What they are where nobody sets them.
+    # Among how many its states share what there is; None for a stage whose states do not ask.
+    partitions: int | None = None
+
+    def require(self, partitions: int) -> None:
+        """Refuse another number of partitions: a state would leave out what it takes for another's. Raises ValueError."""
+        if self.partitions not in (None, partitions):
+            msg = f"stage '{self.name}' was made for {self.partitions} partitions, and the log has {partitions}"
+            raise ValueError(msg)

@@ -34,13 +34,15 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     """
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
     code = policy_sources.resolved(settings.vertical)
-    vertical, place = code.settings, partial(partition_of, partitions=settings.topics.partitions)
+    partitions = settings.topics.partitions
+    vertical, place = code.settings, partial(partition_of, partitions=partitions)
     return (
         Stage(
             *stage_topics.RECOMMENDER,
             open=_recommender(code, place),
             refuse=refuse,
             ahead=ahead,
+            partitions=partitions,
             vouches=vertical_event_validation.is_surely_good,
             program=vertical_settings.PROGRAM,
             rules=asdict(vertical),
@@ -51,6 +53,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", vertical), partition, place),
             refuse=refuse,
             ahead=ahead,
+            partitions=partitions,
             program=conditions_stage.PROGRAM,
         ),
         Stage(
@@ -58,6 +61,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_updater(settings, place),
             refuse=refuse,
             ahead=ahead,
+            partitions=partitions,
             program=update_settings.PROGRAM,
             rules=asdict(update_rules),
             defaults=asdict(UpdateRules()),
@@ -67,6 +71,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_scaler(settings, place),
             refuse=refuse,
             ahead=ahead,
+            partitions=partitions,
             program=scaler_settings.PROGRAM,
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),
@@ -76,6 +81,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_forecaster(settings, place),
             refuse=refuse,
             ahead=ahead,
+            partitions=partitions,
             program=forecaster_settings.PROGRAM,
             rules=asdict(settings.replicas),
             defaults=asdict(ForecasterSettings()),

@@ -288,6 +288,11 @@ _BROKER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-
 _PORTS = range(1, 65_536)
 
 
+def for_partitions(settings: Settings, partitions: int) -> Settings:
+    """The settings of a log that has so many partitions; stages share among these what there is."""
+    return settings.model_copy(update={"topics": settings.topics.model_copy(update={"partitions": partitions})})
+
+
 def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
     """The dotted name of each setting with a value out of bounds, and why."""
     for branch in type(settings).model_fields:

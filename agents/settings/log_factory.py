@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings import event_times
-from agents.settings.all_settings import SecuritySettings, Settings
+from agents.settings.all_settings import SecuritySettings, Settings, for_partitions
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
@@ -85,7 +85,7 @@ def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
         # who only reads need not know the number, for the log says it
         count = _partitions(opened, settings)
         if count is not None:
-            settings = settings.model_copy(update={"topics": settings.topics.model_copy(update={"partitions": count})})
+            settings = for_partitions(settings, count)
         yield (opened if settings.log.at is None else _as_of(opened, topics(settings), settings.log.at)), settings
 
 

@@ -41,7 +41,7 @@ def expected(folder: Path) -> tuple[Decisions, int]:
     """What the stages recommend on the trace in memory, all workloads in one partition, and the last turn."""
     found: Decisions = {}
     alone = Topics("memory", 1)
-    runner, events, last = EventRunner(stages(Settings()), alone, input_topics()), [], -1
+    runner, events, last = EventRunner(stages(Settings(topics={"partitions": 1})), alone, input_topics()), [], -1
     with Trace(folder) as trace:
         for moment in TraceMoments(trace, alone, CLUSTER):
             events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]

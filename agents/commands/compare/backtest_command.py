@@ -26,7 +26,7 @@ from agents.processes.signals import stoppable
 from agents.processes.worker_processes import Report
 from agents.run.pipeline import stages
 from agents.settings import log_factory, recorded_log
-from agents.settings.all_settings import Settings
+from agents.settings.all_settings import Settings, for_partitions
 from agents.settings.loading import LoadedSettings
 from agents.terminal import output_table
 from agents.terminal.output import ProgressLine, data, note
@@ -128,9 +128,11 @@ def _scored(  # noqa: PLR0913  # all by keyword but the three that say what is s
     samples: SampleRows | None = None,
 ) -> Backtest:
     """The backtest at its end, or, of a part, where it found the first record that is set aside."""
-    topics = log_factory.topics(settings)
+    # Workloads do not see one another, so the score is the same in one partition, and a turn is taken for all of them at once.
+    alone = for_partitions(settings, 1)
+    topics = log_factory.topics(alone)
     for done in over_trace(
-        trace, stages(settings), topics, updates=settings.updates, by_workload=by_workload, samples=samples, mode=mode
+        trace, stages(alone), topics, updates=settings.updates, by_workload=by_workload, samples=samples, mode=mode
     ):
         show(done.score.rows)
         # the whole is scored again in one process, so the rest of a part is not worth its time

@@ -21,7 +21,7 @@ from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.run.stage_topics import input_topics
 from agents.settings import cluster_factory
-from agents.settings.all_settings import Settings
+from agents.settings.all_settings import Settings, for_partitions
 from agents.telemetry import logging_setup
 from agents.terminal.output import note
 from schemas import times
@@ -168,8 +168,7 @@ def _context(settings: Settings) -> LogContext:
 
 
 def _recommender(settings: Settings) -> Stage:
-    topics = settings.topics.model_copy(update={"partitions": _SCAN.partitions})
-    return next(stage for stage in stages(settings.model_copy(update={"topics": topics})) if stage.name == "recommender")
+    return next(stage for stage in stages(for_partitions(settings, _SCAN.partitions)) if stage.name == "recommender")
 
 
 def _publish_exported(context: LogContext, exported: ExportedPods, begin: datetime) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
+from agents.engine.stage import Stage
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
 from agents.run.stage_topics import input_topics
@@ -29,11 +30,13 @@ from tests.support.cluster_events import MINUTE, START, when
 
 GIB = 2**30
 WORKLOADS = tuple(Workload("demo", "web", "Deployment", name) for name in ("api", "cart", "till"))
-PIPELINE = stages(Settings())
-
 Frame = tuple[int, list[RoutedEvent]]
 workloads = st.sampled_from(WORKLOADS)
 pods = st.integers(0, 1)
+
+
+def pipeline(topics: Topics) -> tuple[Stage, ...]:
+    return stages(Settings(topics={"partitions": topics.partitions}))
 
 
 def pod_name(workload: Workload, pod: int) -> PodName:
@@ -112,7 +115,7 @@ def over_log(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[s
     log, codec = MemoryLog(), Codec(topics)
     for topic in TOPICS:
         log.create(topics.wire(topic.name), topics.partitions)
-    runner = Runner(PIPELINE, LogContext(log, topics, codec))
+    runner = Runner(pipeline(topics), LogContext(log, topics, codec))
     decided = []
     for number, events in frames:
         log.append(
@@ -129,7 +132,7 @@ def over_log(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[s
 
 def on_events(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[str, bytes]]:
     """The same without bytes; decisions are encoded afterwards, to be compared."""
-    runner, codec = EventRunner(PIPELINE, topics, input_topics()), Codec(topics)
+    runner, codec = EventRunner(pipeline(topics), topics, input_topics()), Codec(topics)
     decided = []
     for number, events in frames:
         for turn in runner.turn(number, events):
@@ -155,6 +158,9 @@ def test_stages_on_events_decide_and_remember_what_they_do_on_a_log(turns: list[
 
 
 def test_a_record_that_cannot_be_read_is_a_dead_letter_of_each_stage_that_reads_it() -> None:
-    runner = EventRunner(PIPELINE, Topics(partitions=1), input_topics())
+    topics = Topics(partitions=1)
+    runner = EventRunner(pipeline(topics), topics, input_topics())
     found = runner.turn(START, [RoutedEvent(None, "policies", 0), RoutedEvent(None, "pod-metrics", 0)])
-    assert [turn.dead_letters for turn in found] == [len({"policies", "pod-metrics"} & set(stage.reads)) for stage in PIPELINE]
+    assert [turn.dead_letters for turn in found] == [
+        len({"policies", "pod-metrics"} & set(stage.reads)) for stage in pipeline(topics)
+    ]

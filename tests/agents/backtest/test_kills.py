@@ -172,7 +172,7 @@ def test_a_trace_with_kills_counts_them_all_and_the_gate_says_which(tmp_path: Pa
     header = "container_id,timestamp_s,cpu_cores,memory_bytes,memory_limit_bytes,oom_kills\n"
     path.write_text(header + "a,60,1,10,64,0\na,120,1,10,64,2\na,180,1,10,64,1\na,240,1,10,64,0\n")
     with Trace(path) as trace:
-        *_, last = backtest.over_trace(trace, stages(), Topics())
+        *_, last = backtest.over_trace(trace, stages(), Topics(partitions=1))
         card = last.card()
     assert (card.own.ooms, card.kills.recorded, card.gated_kills) == (3, 3, 3)
     assert cli.run(["backtest", str(path), "--max-oom", "3"]) == 0

@@ -88,7 +88,7 @@ def compare(
     trace: Trace, policy: VerticalSettings, updates: UpdateSettings, frames: int | None = None, mode: UpdateMode | None = None
 ) -> Backtest:
     """Take both ways side by side and compare them after each turn."""
-    pipeline = stages(Settings(vertical=policy, updates=updates))
+    pipeline = stages(Settings(vertical=policy, updates=updates, topics={"partitions": 1}))
     topics = Topics(partitions=1)
     assert covers(pipeline, topics)
     one, two = (

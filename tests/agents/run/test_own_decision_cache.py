@@ -252,7 +252,7 @@ class World:
             in_flight.follow([(WIRE, 0)])
         self.tasks = [
             Task(s, 0, topics=TOPICS, codec=Codec(TOPICS), positions=dict.fromkeys(s.reads, 0), in_flight=in_flight)
-            for s in stages(Settings())
+            for s in stages(Settings(topics={"partitions": 1}))
         ]
         self.ends = dict.fromkeys(sorted({name for task in self.tasks for name in task.stage.reads}), 0)
         self.published: list[NewRecord] = []
