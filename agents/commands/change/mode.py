@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refu
 from schemas.units import Fraction
 from streams.errors import BadInput
 from streams.publishing import source_reports
+from streams.publishing.operator_log import NewestTick
 
 
 def run(  # noqa: PLR0913  # one for each flag
@@ -107,8 +109,12 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
         )
         if (refusal := next(refusals(changed), None)) is not None:
             raise BadInput(f"{refusal}: nothing was changed")
+        silent = silence(operator.newest_tick(), int(time.time() * 1000))  # noqa: TID251  # the log's own time is real, too
         operator.publish(changed)
     sentence(f"{cluster}: {describe(changed, at)}")
+    # a pause in a log that was moved, or of another prefix, stops nobody
+    if silent is not None:
+        note(silent)
     for schedule in changed.schedules:
         sentence(f"  {schedule}")
     # nobody expects that a mode given by hand ends schedules
@@ -118,6 +124,20 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
         note(f"a source that is at work undoes this within a minute: {_elsewhere(last, mode=None, budget=None, paused=True)}")
     if Mode.APPLY in (mode, *(schedule.mode for schedule in schedules)):
         note("mode apply is experimental (alpha); docs/incidents-tried.md lists what it was tried against, and what is left")
+
+
+_SILENT_MS = 5 * 60 * 1000
+
+
+def silence(tick: NewestTick | None, now_ms: int) -> str | None:
+    """Why perhaps nobody hears what is written here; None where the clock is at work, has never been, or nothing says when."""
+    if tick is None or tick.appended_ms < 0 or now_ms - tick.appended_ms < _SILENT_MS:
+        return None
+    minutes = (now_ms - tick.appended_ms) // 60_000
+    return (
+        f"no tick has come for {minutes} min, so perhaps nobody hears this: is it the log that is at work (topics.prefix, "
+        "log.brokers)? `topics move` leaves the old one as it was"
+    )
 
 
 def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None, paused: bool | None) -> str:

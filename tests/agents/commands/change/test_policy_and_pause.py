@@ -4,6 +4,7 @@ import getpass
 import json
 import socket
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import Log, NewRecord
 from streams.log_context import LogContext
-from streams.publishing.operator_log import OperatorLog
+from streams.publishing.operator_log import NewestTick, OperatorLog
 from streams.topics import TOPICS, Topics
 from tests.support import ticks
 
@@ -102,6 +103,18 @@ def test_the_timeline_says_who_changed_the_settings_by_which_all_workers_decide(
     told = {entry["about"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert told["stage/updater"]["what"] == "rules of a stage set"
     assert ME.removeprefix("set by ") in told["stage/updater"]["detail"]
+
+
+@pytest.mark.parametrize(("minutes", "warned"), [(None, False), (1, False), (90, True)])
+def test_a_pause_in_a_log_whose_clock_is_silent_says_that_perhaps_nobody_hears_it(
+    minutes: int | None, *, warned: bool, desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the old topics after `topics move`, by somebody whose settings still have their prefix."""
+    appended = None if minutes is None else int(time.time() * 1000) - minutes * 60_000
+    tick = None if appended is None else NewestTick(AT, appended)
+    monkeypatch.setattr(OperatorLog, "newest_tick", lambda _: tick)
+    assert desk.run("pause", "--reason", "INC-1") == 0
+    assert ("no tick has come for 90 min, so perhaps nobody hears this" in capsys.readouterr().err) == warned
 
 
 def test_a_budget_may_be_a_percentage(desk: Desk) -> None:
