@@ -340,6 +340,9 @@ def test_a_resize_that_is_refused_is_tried_less_and_less_often_and_why_not_says_
     updating: Updating, capsys: pytest.CaptureFixture[str]
 ) -> None:
     updating.mode(UpdateMode.IN_PLACE)
+    # more than the pods have: what they have too much of waits for its cool-down
+    more = Amounts(Cores(0.3), Bytes(128 * MIB))
+    updating.advice = ContainerRecommendation("app", Amounts(Cores(0.2), Bytes(100 * MIB)), more, more, more)
 
     def results(result: Result) -> int:
         outcomes = updating.scene.events("outcomes")
@@ -349,7 +352,7 @@ def test_a_resize_that_is_refused_is_tried_less_and_less_often_and_why_not_says_
         updating.minutes(15)
         tried = sum(isinstance(event, ResizePlanned) for event in updating.scene.events("pod-updates"))
         assert (results(Result.DONE), results(Result.FAILED)) == (0, tried)
-        assert 4 <= tried <= 4 * 5, "at 1, 2, 4, 8 and 15 minutes at most"
+        assert 4 <= tried <= 4 * 5, "with pauses that grow: 2, 3, 5 and 9 minutes"
         said = updating.why_not(capsys)
         assert "guard 'refused' says: the pod's last" in said
         assert "no resizes here" in said
