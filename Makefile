@@ -35,8 +35,9 @@ $(SETUP): requirements.lock pyproject.toml | $(PART)
 	@$(PY) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { echo "Ullage needs Python 3.11 to 3.14, and $(PY) is $$($(PY) -V 2>&1); try: make PY=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "fetching what the demo needs into .venv (once, 100 MB, about half a minute) ..."
 	@test -x $(BIN)/python || $(PY) -m venv .venv
+	@sed -n '/^pip==/,/[^\\]$$/p' requirements-demo.lock > .venv/pip.lock && $(FETCH) --quiet -r .venv/pip.lock # half the CPU of Python 3.11's own pip
 	@$(FETCH) -r requirements-demo.lock | $(call SHOWN,$(call COUNT,requirements-demo.lock))
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c "import agents.app.worker, agents.demo.day_on_kafka, agents.processes.consumer, agents.processes.source_simulated" # compiles once what five processes import at the same time
 	@rm -f .venv/.demo-* && touch $@
 
@@ -99,7 +100,7 @@ images: ## the image for amd64 and arm64, with Docker's buildx; PUSH=--push publ
 
 lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
 	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
-	uv pip compile pyproject.toml deploy/build-requirements.in --extra broker -c requirements.lock $(LOCKING) -o requirements-demo.lock
+	echo 'pip>=26' | uv pip compile pyproject.toml deploy/build-requirements.in - --extra broker -c requirements.lock $(LOCKING) -o requirements-demo.lock
 	uv pip compile deploy/sbom.in $(LOCKING) -o deploy/sbom.lock
 	uv pip compile pyproject.toml deploy/build-requirements.in --extra aws --extra msk --extra receive --extra expander -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 
