@@ -8,7 +8,7 @@ from agents import cli
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.facts.pods import PodChanged, PodDeleted
-from tests.agents.demo.test_refused_successors import _events
+from tests.support.kept_scenario import events_of
 
 SCENARIO = """
 length: 60m
@@ -28,7 +28,7 @@ def play(folder: Path, nodes: int, *, honor: bool = True) -> list[Event]:
     file, kept = folder / "scenario.yaml", folder / "kept"
     file.write_text(SCENARIO.format(nodes=nodes, honor=str(honor).lower()))
     assert cli.run(["simulate", str(file), "--keep", str(kept), "-o", "json"]) == 0
-    return list(_events(kept / "log.jsonl"))
+    return list(events_of(kept / "log.jsonl"))
 
 
 def waiting(events: list[Event]) -> int:

@@ -27,6 +27,7 @@ AHEAD = START + int(MOST_AHEAD * 1000)
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 TOPICS = Topics("ullage", 1)
+STAGES = stages(Settings(topics={"partitions": TOPICS.partitions}))
 KEPT = SavedHistogram(START / 1000, 1.0, {"3": 10_000})
 SEED = CheckpointSeen(when(START), API, "api", "app", "v3", START / 1000, START / 1000, 1, KEPT, KEPT)
 
@@ -65,7 +66,7 @@ def test_a_checkpoint_may_have_a_reference_ahead_and_no_sample() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"at": when(AHEAD + 500)}, {"id": f"recommender/0/{AHEAD + 500}/requests/{API.key}"}])
-@pytest.mark.parametrize("stage", [stage for stage in stages(Settings()) if "recommendations-by-cluster" in stage.reads])
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if "recommendations-by-cluster" in stage.reads])
 def test_each_stage_that_reads_recommendations_sets_one_of_a_turn_to_come_aside(stage: Stage, changed: dict[str, Any]) -> None:
     present = replace(advice(turn=START), at=when(START), workload=API, id=f"recommender/0/{START}/requests/{API.key}")
     codec = Codec(TOPICS)
@@ -93,7 +94,7 @@ class Bench:
     """The recommender's task on partition 0, and where its inputs are."""
 
     def __init__(self) -> None:
-        self.codec, stage = Codec(TOPICS), stages(Settings())[0]
+        self.codec, stage = Codec(TOPICS), STAGES[0]
         self.offsets = dict.fromkeys(stage.reads, 0)
         self.task = Task(stage, 0, topics=TOPICS, codec=self.codec, positions=self.offsets)
 

@@ -14,8 +14,8 @@ from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Bytes, Cores
+from streams.clients import cluster_port
 from streams.clients.cluster_port import Pod
-from streams.publishing import pod_facts
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import (
     ContainerTemplate,
@@ -248,7 +248,7 @@ def test_a_resize_that_our_guards_let_pass_is_accepted(
     in_use = used(rules.quotas[0], cluster.pods_by_name.values())
     texts = [{name: spelled(name, listed[name]) for name in hard} for listed in (hard, in_use)]
     quota = ResourceQuotaChanged(START, "demo", "shop", "q", texts[0], texts[1])
-    objection = resize_objection.objection(pod_facts.pod_changed(pod, START), changed, bounds, [quota])
+    objection = resize_objection.objection(cluster_port.pod_changed(pod, START), changed, bounds, [quota])
     event(f"{'refused' if objection else 'passed'} by us")
     if objection is None:
         requests, limits = ({name: pair[kind] for name, pair in changed.items()} for kind in (0, 1))
