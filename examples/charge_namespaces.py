@@ -6,7 +6,7 @@ from collections import Counter
 import aiohttp
 
 from agents.app import your_agents
-from agents.app.your_agents import Events
+from agents.app.your_agents import Events, until_done
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Workload
 
@@ -17,13 +17,12 @@ app = your_agents.app("charge-namespaces")
 @app.agent(app.events("pod-metrics", MetricsScraped))
 async def charge(scrapes: Events[MetricsScraped]) -> None:
     """Send the bill of each scrape."""
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(raise_for_status=True) as session:
         async for scrape in scrapes:
             bill: Counter[str] = Counter()
             for workload, cores in zip(scrape.workloads, scrape.cores, strict=True):
                 bill[Workload.parse(workload).namespace] += float(cores) * scrape.window / 3600 * PRICE
-            async with session.post(os.environ["BILLING_URL"], json=bill) as answer:
-                answer.raise_for_status()
+            (await until_done(session.post, os.environ["BILLING_URL"], json=bill)).release()
 
 
 if __name__ == "__main__":

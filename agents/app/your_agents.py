@@ -9,12 +9,17 @@ An agent of yours only reads. It has a consumer group of its own, named like the
 be slow, crash or start anew, and nobody waits for it. Three rules hold for what it gets. It never sees a tick, a record that it
 could not read, or an event of another type. Of a topic that has a copy in every partition (`control`, `policies`, `rules`,
 `cluster-changes`) it sees one copy. And it may see an event again after a restart or a rebalance, with the same `id` where the
-event has one.
+event has one. An agent that raises goes on with the next event, and gets the one at which it raised again after a restart:
+`until_done` tries again at once what may fail.
 """
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar
 
 import faust
+import structlog
+from faust.app import BootStrategy
 from faust.types import StreamT
 from faust.types.tuples import Message
 
@@ -27,17 +32,39 @@ from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.topics import KeySpace, Topics
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Events = StreamT
 """What an agent gets: `async for` gives the events, `Events[UpdateRefused]` those of one type."""
 
 _SETTINGS: dict[str, Any] = {
     "store": "memory://",
-    "web_enabled": False,
     "topic_allow_declare": False,
     "topic_disable_leader": True,
     "consumer_max_fetch_size": 4 << 20,
     "broker_commit_interval": 1.0,
+    "stream_wait_empty": False,  # otherwise a stop would wait for an agent that tries again until it is done
 }
+
+
+_LOG = structlog.get_logger("ullage", component="agent")
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
+
+
+async def until_done(act: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    """What `act` gives, tried again after each exception, for as long as it takes; the agent's later events wait meanwhile.
+
+    If the process ends in between, the event comes again.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await act(*args, **options)
+        except Exception as error:  # noqa: BLE001  # whatever it is that fails, the event is not done
+            _LOG.warning("trying again", error=repr(error), seconds=pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class EventSchema(faust.Schema[Any, Any]):
@@ -72,12 +99,22 @@ class EventSchema(faust.Schema[Any, Any]):
 
 
 class EventStream(faust.Stream[Event]):
-    """A stream that passes events alone."""
+    """A stream that passes events alone, each of which is done when its agent asks for the next."""
 
     def __init__(self, channel: Any, **options: Any) -> None:
         """As Faust's own."""
         super().__init__(channel, **options)
+        # Faust itself would take an event for done at which the agent raises, or is stopped.
+        self.enable_acks = False
         self.add_processor(_only_events)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """The events."""
+        async for event in super().__aiter__():
+            given = self.current_event
+            yield event
+            if given is not None:
+                given.ack()
 
 
 async def _only_events(event: Event | None) -> Event:
@@ -87,9 +124,16 @@ async def _only_events(event: Event | None) -> Event:
     return event
 
 
+class NoWebServer(BootStrategy):
+    """Faust's `worker` would listen on every address of the machine, whatever the settings say."""
+
+    enable_web = False
+
+
 class EventApp(faust.App):
     """Faust's app with the topics of one log. `app.main()` runs it: `python FILE worker`."""
 
+    BootStrategy = NoWebServer
     log_topics: Topics
 
     def events(self, name: str, kind: type[Event]) -> Any:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -64,14 +66,17 @@ WANTED: dict[str, tuple[str, str, Any, Any]] = {
 
 
 @contextmanager
-def service() -> Iterator[tuple[str, list[Any]]]:
-    """Somebody's service, and what was posted to it."""
+def service(fails: Callable[[int], bool] = lambda n: n == 1) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Somebody's service, which `fails` at some of the requests: what was asked of it, and what it took."""
+    asked: list[Any] = []
     posted: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            failed = fails(len(asked))
+            posted.extend([] if failed else asked[-1:])
+            self.send_response(500 if failed else 204)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -80,7 +85,7 @@ def service() -> Iterator[tuple[str, list[Any]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/", posted
+        yield f"http://127.0.0.1:{server.server_port}/", asked, posted
     finally:
         server.shutdown()
         server.server_close()
@@ -89,6 +94,36 @@ def service() -> Iterator[tuple[str, list[Any]]]:
 def appended(broker: str, records: Sequence[NewRecord]) -> None:
     with KafkaLog(KafkaConnection(broker)) as log:
         log.append(list(records))
+
+
+@contextmanager
+def running(example: str, broker: str, prefix: str, folder: Path, told: dict[str, str]) -> Iterator[None]:
+    """An example at work, which ends as a user ends it."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ULLAGE_")},
+        "ULLAGE_LOG__BROKERS": broker,
+        "ULLAGE_TOPICS__PREFIX": prefix,
+        "ULLAGE_TOPICS__PARTITIONS": "2",
+        "PYTHONPATH": str(ROOT),
+        **told,
+    }
+    with (folder / "log").open("a") as said:
+        script = [sys.executable, str(ROOT / f"examples/{example}.py"), "worker"]
+        process = subprocess.Popen(script, cwd=folder, env=environment, stdout=said, stderr=said)
+        try:
+            yield
+            assert process.poll() is None, (folder / "log").read_text()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def wait_for(done: Callable[[], Any], meanwhile: Callable[[], Any] = lambda: None) -> None:
+    until = time.monotonic() + 240
+    while not done():
+        assert time.monotonic() < until, "nothing came"
+        meanwhile()
+        time.sleep(2)
 
 
 @pytest.mark.parametrize("example", WANTED)
@@ -100,30 +135,46 @@ def test_an_example_posts_what_the_log_tells_it_and_nothing_else(
     codec, partition = Codec(topics), topics.partition_of(CART.key)
     record = codec.encode(event, topic=topic, key=CART.key, partition=partition, source="/test")
     noise = [NewRecord(topics.wire(topic), partition, b"k", b"no event")]
-    with service() as (url, posted):
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("ULLAGE_")},
-            "ULLAGE_LOG__BROKERS": broker,
-            "ULLAGE_TOPICS__PREFIX": prefix,
-            "ULLAGE_TOPICS__PARTITIONS": "2",
-            "PYTHONPATH": str(ROOT),
-            variable: url,
-        }
-        script = [sys.executable, str(ROOT / f"examples/{example}.py"), "worker"]
-        with (tmp_path / "log").open("w+") as said:
-            process = subprocess.Popen(script, cwd=tmp_path, env=environment, stdout=said, stderr=said)
-            try:
-                until = time.monotonic() + 240
-                while not posted:
-                    assert process.poll() is None, (tmp_path / "log").read_text()
-                    assert time.monotonic() < until, (tmp_path / "log").read_text()
-                    appended(broker, [*noise, record])  # a new group begins with what comes after it
-                    time.sleep(2)
-                assert all(body == pytest.approx(wanted) if topic == "pod-metrics" else body == wanted for body in posted)
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(60)
+    with service() as (url, asked, posted), running(example, broker, prefix, tmp_path, {variable: url}):
+        wait_for(
+            lambda: posted, lambda: asked or appended(broker, [*noise, record])
+        )  # a new group begins with what comes after it
+    assert posted[0] == asked[0], "what the service refused came again"
+    assert all(body == pytest.approx(wanted) if topic == "pod-metrics" else body == wanted for body in posted)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"], "nothing is stored in files"
+
+
+def test_what_was_not_done_comes_again_after_a_restart_and_what_was_done_does_not(
+    broker: str, prefix: str, topics_made: Callable[..., Topics], tmp_path: Path
+) -> None:
+    variable, topic, event, wanted = WANTED["post_recommendations"]
+    topics = topics_made(partitions=2)
+    where = TopicPartition(topics.wire(topic), topics.partition_of(CART.key))
+
+    def record(container: str) -> NewRecord:
+        told = replace(event, containers=(replace(event.containers[0], container=container),))
+        return Codec(topics).encode(told, topic=topic, key=CART.key, partition=where.partition, source="/test")
+
+    def committed(admin: KafkaAdminClient) -> int:
+        [offsets] = admin.list_group_offsets("post-recommendations").values()
+        return offsets[where].offset if where in offsets else -1
+
+    def run(url: str) -> Any:
+        return running("post_recommendations", broker, prefix, tmp_path, {variable: url})
+
+    with service(lambda n: n > 1) as (url, asked, _), run(url):
+        wait_for(lambda: asked[1:], lambda: appended(broker, [record("main")]))
+    with KafkaLog(KafkaConnection(broker)) as log, closing(KafkaAdminClient(bootstrap_servers=broker)) as admin:
+        end = log.end(where.topic, where.partition)
+        with service(lambda _: False) as (url, _, posted), run(url):
+            wait_for(lambda: committed(admin) == end)
+        assert posted
+        assert all(body == wanted for body in posted)
+        log.append([record("other")])
+    with service(lambda _: False) as (url, _, posted), run(url):
+        wait_for(lambda: posted)
+    assert len(posted) == 1
+    assert "other" in posted[0]["text"]
 
 
 @pytest.mark.parametrize("example", WANTED)
