@@ -1,6 +1,6 @@
 """Our own vertical policies with their container entries, whose form VPA objects share, and the guards that they override."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from schemas.policies.control import Author
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 UPSTREAM_PROFILE = "upstream"
-"""The profile under which none of our own guards holds anything back."""
+"""The profile under which none of our own guards holds anything back; in a policy, none of those for its own pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,14 @@ class GuardOverrides:
     cool_down: Seconds | None = None
 
     @property
+    def names(self) -> Sequence[str]:
+        """All settings that a policy may override."""
+        return [field.name for field in fields(self)]
+
+    @property
     def said(self) -> Mapping[str, bool | int | float | str]:
         """The fields that are not None."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        return {name: value for name in self.names if (value := getattr(self, name)) is not None}
 
 
 NO_OVERRIDES = GuardOverrides()

@@ -251,6 +251,7 @@ class ClusterSituation:
 
     `facts`: when the cluster's pods were seen last; `workload` and `namespace`: the candidate's own;
     `constraints`: all that is known of the cluster's objects besides pods, from which a guard may take what it needs;
+    `settings`: those of the candidate's workload, and `settings_of_all` those without its policy, which widens none of them;
     `planned`: the plans that were made for the cluster in this interval; `rules`: those of the log that the settings come from;
     `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
     are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
@@ -269,6 +270,7 @@ class ClusterSituation:
     namespace: Headcount
     planned: PlansMade
     settings: UpdateSettings
+    settings_of_all: UpdateSettings
     constraints: UpdateConstraints
     rules: CitedRules | None = None
     evicted: WorkloadEviction | None = None
@@ -288,20 +290,29 @@ class ClusterSituation:
 
     @property
     def budget(self) -> Fraction:
-        """The share of pods that may be away or being changed at one time."""
-        return self._at_most(shared_guards.budget(self.control, self.settings.budget))
+        """The share of a cluster's or a namespace's pods that may be away or being changed at one time."""
+        return min(self._share(settings, None) for settings in (self.settings, self.settings_of_all))
 
     def workload_budget(self, said: Fraction | None) -> Fraction:
         """The same for one workload, whose policy may have `said` another share."""
-        return self.budget if said is None else self._at_most(said)
+        share = self._share(self.settings, said)
+        return share if self.scheduled is None else min(share, self.scheduled.share)
 
     @property
     def scheduled(self) -> ScheduledBudget | None:
         """The smallest of the budgets that hold at this time."""
-        return budget_schedules.in_force(self.settings.budget_schedules, self.now)
+        texts = self.settings_of_all.budget_schedules, self.settings.budget_schedules
+        entries = [entry for text in texts if (entry := budget_schedules.in_force(text, self.now)) is not None]
+        return min(entries, key=lambda entry: entry.share, default=None)
 
-    def _at_most(self, share: Fraction) -> Fraction:
-        if self.settings.profile == UpdaterProfile.UPSTREAM:
+    @property
+    def upstream_for_all(self) -> bool:
+        """Whether no guard of ours holds the pods back, those of the whole cluster included."""
+        return UpdaterProfile.UPSTREAM == self.settings.profile == self.settings_of_all.profile
+
+    def _share(self, settings: UpdateSettings, said: Fraction | None) -> Fraction:
+        if settings.profile == UpdaterProfile.UPSTREAM:
             # Upstream has no budget.
             return Fraction(1.0)
-        return budget_schedules.at_most(share, self.settings.budget_schedules, self.now)
+        share = shared_guards.budget(self.control, settings.budget) if said is None else said
+        return budget_schedules.at_most(share, settings.budget_schedules, self.now)

@@ -67,7 +67,7 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if pattern := _matching(settings.protected_namespaces, namespace):
         return f"namespace '{namespace}' is protected by the setting '{pattern}'"
     marks = metadata.get(update_facts.metadata_key(where, NAMESPACE, namespace, namespace))
-    if marks is not None and marks.annotations.get(PROTECTED) == "true" and settings.profile != UpdaterProfile.UPSTREAM:
+    if marks is not None and marks.annotations.get(PROTECTED) == "true" and not cluster.upstream_for_all:
         return f"namespace '{namespace}' is protected by its annotation '{PROTECTED}=true'"
     for kind, names in PROTECTORS.items() if settings.protected_labels else ():
         for name in names(pod):

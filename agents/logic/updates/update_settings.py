@@ -116,7 +116,13 @@ class UpdateSettings:
     def governed_by(self, guards: GuardOverrides) -> "UpdateSettings":
         """The settings for workloads whose policy says this of the guards, with what the profile makes of them."""
         settings = replace(self, **overrides) if (overrides := dict[str, Any](guards.said)) else self
-        return _upstream(settings) if settings.profile == UpdaterProfile.UPSTREAM else settings
+        if settings.profile != UpdaterProfile.UPSTREAM:
+            return settings
+        upstream = _upstream(settings)
+        if self.profile == UpdaterProfile.UPSTREAM:
+            return upstream
+        # The profile of a policy lifts no guard of the whole cluster: only those that the policy could lift by their names.
+        return replace(settings, **{name: getattr(upstream, name) for name in NO_OVERRIDES.names})
 
     @property
     def in_force(self) -> "UpdateSettings":

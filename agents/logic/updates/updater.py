@@ -231,6 +231,7 @@ class Updater(PartedState):
             namespace=total,
             planned=planned,
             settings=self._settings.own,
+            settings_of_all=self._settings.own,
             constraints=self.clusters.constraints,
             rules=self.rules.cited,
             rooms=self.clusters.constraints.rooms.of(cluster, daemons, taken.turn),

@@ -1,7 +1,8 @@
 """What a policy, a VPA, a profile and a schedule make of the guards."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,20 +12,28 @@ from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerRun, ContainerSeen
-from schemas.facts.update_facts import HpaTargetChanged, HpaTargetRemoved, ReplicaControllerChanged, WebhookLeaseSeen
-from schemas.names import Amounts, Workload
+from schemas.facts.update_facts import (
+    HpaTargetChanged,
+    HpaTargetRemoved,
+    ObjectMetadataChanged,
+    ReplicaControllerChanged,
+    WebhookLeaseSeen,
+)
+from schemas.names import Amounts, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy, UtilizationMetric
 from schemas.policies.vertical import GuardOverrides, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
+from schemas.well_known_labels import PROTECTED
 from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, when
 
 LATER = START + 10 * MINUTE
 """After the warm-up; START is a midnight."""
 TEN = [pod(f"p{i}", START) for i in range(10)]
 OTHER = Workload("demo", "web", "Deployment", "other")
+marked = partial(ObjectMetadataChanged, when(START), "demo", "Namespace", "web", "web")
 
 
 def policy(mode: Any = UpdateMode.IN_PLACE_OR_RECREATE, **more: Any) -> Any:
@@ -36,11 +45,11 @@ def vpa(**more: Any) -> Any:
     return VpaChanged(when(START), "demo", "web", "api", when(START), **made)
 
 
-def decide(pods: Any, policies: Any, *, budget: float = 1.0, high: float = 0.5, memory: int = GIB, **settings: Any) -> Any:
+def decide(pods: Any, policies: Any, *, budget: float | None = 1.0, high: float = 0.5, memory: int = GIB, **settings: Any) -> Any:
     """What is decided for pods of 1 core, for which 0.2 cores are recommended, ten minutes after midnight."""
     stage = Updater(replace(UpdateSettings(), **settings), 0)
-    control = ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))
-    stage.step(turn(START, policies=policies, control=[control], pod_changes_by_cluster=pods))
+    control = [] if budget is None else [ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))]
+    stage.step(turn(START, policies=policies, control=control, pod_changes_by_cluster=pods))
     sizes = ((0.1, GIB), (0.2, memory), (high, memory))
     low, target, most = (Amounts(cores, size) for cores, size in sizes)  # type: ignore[arg-type]  # units
     container = ContainerRecommendation("app", low, target, most, target)
@@ -97,12 +106,63 @@ def test_a_policy_sets_the_guards_of_its_workloads_alone() -> None:
     assert found == {"api": 1, "other": 4}
 
 
-@pytest.mark.parametrize("of_policy", [True, False])
-def test_the_profile_upstream_holds_back_what_upstream_does_and_nothing_else(*, of_policy: bool) -> None:
+def test_the_profile_upstream_holds_back_what_upstream_does_and_nothing_else() -> None:
     pods = [replace(each, opted_out="karpenter.sh/do-not-disrupt=true") for each in TEN]
-    ours = policy(UpdateMode.RECREATE, guards=GuardOverrides(profile="upstream" if of_policy else None))
-    decided = decide(pods, [ours], budget=0.1, rate=3, profile="ullage" if of_policy else "upstream")
+    decided = decide(pods, [policy(UpdateMode.RECREATE)], budget=0.1, rate=3, profile="upstream")
     assert (plans(decided), guards(decided)) == (5, {"tolerance"})  # a half of ten may go
+
+
+WIDEST = GuardOverrides(
+    profile="upstream",
+    eviction_tolerance=Fraction(1.0),
+    budget=Fraction(1.0),
+    budget_schedules="100% @ 0 0 * * * for 1h",
+    honor_opt_outs=False,
+)
+"""All that a policy can say so that more of its pods go at once."""
+
+
+def test_the_profile_of_a_policy_holds_back_as_upstream_what_concerns_its_own_pods() -> None:
+    """A half of ten may go, where a workload's share would be one, and none would go because of its annotation."""
+    pods = [replace(each, opted_out="karpenter.sh/do-not-disrupt=true") for each in TEN]
+    others = [pod(f"o{i}", START, workload=OTHER) for i in range(90)]
+    ours = policy(UpdateMode.RECREATE, target=API.key, guards=GuardOverrides(profile="upstream"))
+    decided = decide([*pods, *others], [ours], budget=0.1)
+    assert (plans(decided), guards(decided)) == (5, {"tolerance"})
+
+
+ELSEWHERE = [
+    pod(f"o{i}", START, pod=PodName("o", f"o{i}", f"uid-o{i}"), workload=replace(OTHER, namespace="o")) for i in range(10)
+]
+
+
+@pytest.mark.parametrize("said", [WIDEST, replace(WIDEST, profile=None)], ids=["upstream", "ullage"])
+@pytest.mark.parametrize(
+    ("whole", "facts", "most", "guard"),
+    [
+        ({"budget": 0.2}, [], 2, {"budget"}),
+        ({"budget": 0.2}, ELSEWHERE, 2, {"namespace-budget"}),
+        ({"budget": None}, [], 1, {"budget"}),
+        ({"rate": 3}, [], 3, {"rate"}),
+        ({"budget_schedules": "0% @ 10 0 * * * for 1h"}, [], 0, {"schedule"}),
+        ({"budget_schedules": "20% @ 0 0 * * * for 1h"}, [], 2, {"workload-budget"}),
+        ({"warm_up": 3600.0}, [], 0, {"warm-up"}),
+        ({"protected_namespaces": "web"}, [], 0, {"protected"}),
+        ({"protected_labels": "Namespace:team=a"}, [marked(labels={"team": "a"})], 0, {"protected"}),
+        ({}, [marked(annotations={PROTECTED: "true"})], 0, {"protected"}),
+    ],
+)
+def test_no_policy_widens_what_holds_for_the_whole_cluster(
+    said: GuardOverrides, whole: Any, facts: Any, most: int, guard: set[str]
+) -> None:
+    decided = decide([*TEN, *facts], [policy(UpdateMode.RECREATE, target=API.key, guards=said)], **whole)
+    assert (plans(decided), guards(decided)) == (most, guard)
+
+
+def test_a_policy_changes_only_settings_that_a_policy_can_name() -> None:
+    sayable = {field.name for field in fields(GuardOverrides)}
+    whole, governed = asdict(UpdateSettings()), asdict(UpdateSettings().governed_by(GuardOverrides(profile="upstream")))
+    assert {name for name, value in whole.items() if governed[name] != value} <= sayable
 
 
 def test_without_the_profile_the_same_pods_are_left_alone() -> None:
