@@ -25,7 +25,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
-from streams.sources.kube.publish.publisher import SubjectPublisher
+from streams.sources.kube.publish.publisher import SubjectPublisher, signed
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
@@ -123,7 +123,7 @@ class ClusterControlPublisher(SubjectPublisher):
     def _obey(self, control: ControlObject, at: datetime) -> None:
         applied = commanding_objects.applied(control)
         try:
-            wanted = policy_fields.signed(self._wanted(control, at), self._mirrored)
+            wanted = signed(self._wanted(control, at), self._mirrored)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
             # Only if it says something else, because each write comes back as a change of the object.

@@ -1,15 +1,13 @@
 """What is read alike of all objects by which somebody commands: whether they are too large, who wrote them, and their words."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
 from schemas import bounds, event_bounds
-from schemas.policies.control import Author, ControlChanged, KnownBy
+from schemas.policies.control import Author, KnownBy
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
-from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 from streams.clients.kube.pod_objects import AuthoredMeta
 
@@ -42,23 +40,6 @@ def author(meta: AuthoredMeta) -> Author | None:
     last = max(changes, key=lambda change: change.time or _NEVER)
     when = "" if last.time is None else f" at {last.time.isoformat()}"
     return Author(f"{last.manager[:_LONGEST_NAME]}{when}", KnownBy.CLUSTER)
-
-
-C = TypeVar("C", ControlChanged, VerticalPolicyChanged)
-
-
-def signed(wanted: C, before: C | None) -> C:
-    """What an object says now, by its author, who is doubtful where the object shows no newer one than `before`, its last record.
-
-    The API server notes who sets a field, and not who removes one: whoever takes `paused` away would act in another's name.
-    """
-    if before is None or before.by is None or wanted.by is None:
-        return wanted
-    doubtful = replace(wanted.by, name=f"{wanted.by.name}, or who removed a field since")
-    if before.by not in (wanted.by, doubtful):
-        return wanted
-    same = replace(before, at=wanted.at, by=wanted.by) == wanted
-    return replace(wanted, by=before.by if same else doubtful)
 
 
 W = TypeVar("W", bound=StrEnum)

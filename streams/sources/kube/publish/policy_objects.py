@@ -36,7 +36,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
-from streams.sources.kube.publish.publisher import SubjectPublisher
+from streams.sources.kube.publish.publisher import SubjectPublisher, signed
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
@@ -201,7 +201,7 @@ class PolicyObjectPublisher(SubjectPublisher):
         }
         settled = answered | set(self._places) | set(refused)
         changed = [
-            policy_fields.signed(replace(policy, at=at), self._mirrored.get(policy.through))
+            signed(replace(policy, at=at), self._mirrored.get(policy.through))
             for target, policy in wanted.items()
             if not _same(self._in_force.get(target), policy) or policy.through not in settled
         ]

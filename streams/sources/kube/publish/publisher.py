@@ -218,7 +218,7 @@ class PublishedFacts(Generic[F]):
         self._unread.discard(name)
         before = self._published.get(name)
         if before is None or not alike(before, fact):
-            self._published[name] = fact
+            self._published[name] = fact = signed(fact, before)
             self._publish(fact)
 
     def current(self) -> list[F]:
@@ -253,7 +253,7 @@ class PublishedFacts(Generic[F]):
         """Publish again each current fact that was last published this long ago."""
         for name, published in list(self._published.items()):
             if at - published.at >= older and (name in self._current or name in self._unread):
-                self._published[name] = again = replace(self._current.get(name, published), at=at)
+                self._published[name] = again = signed(replace(self._current.get(name, published), at=at), published)
                 self._publish(again)
 
 
@@ -261,6 +261,23 @@ def alike(left: F, right: F) -> bool:
     """Whether two facts say the same of an object, whenever and as whatever version they came."""
     content = _content(type(left))
     return type(left) is type(right) and content(left) == content(right)
+
+
+def signed(wanted: F, before: F | None) -> F:
+    """What an object says now, by its author, who is doubtful where the object shows no newer one than `before`, its last record.
+
+    The API server notes who sets a field, and not who removes one: whoever takes `paused` away would act in another's name.
+    """
+    author, last = getattr(wanted, "by", None), getattr(before, "by", None)
+    if before is None or author is None or last is None:
+        return wanted
+    doubtful = replace(author, name=f"{author.name}, or who removed a field since")
+    if last not in (author, doubtful):
+        return wanted
+    # Each change of a spec raises its generation; without one, something else gave the same spec another meaning.
+    generation = getattr(wanted, "generation", 0)
+    same = alike(before, wanted) or (generation != 0 and generation == getattr(before, "generation", 0))
+    return replace(wanted, by=last if same else doubtful)
 
 
 @cache  # each object is compared at each look

@@ -1,7 +1,7 @@
 """Who changed an object by which somebody commands, as its managed fields say it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -66,3 +66,30 @@ def test_another_author_of_the_same_spec_is_no_change(name: str) -> None:
         "web", replace(policy, by=ALICE, labels={"a": "b"}) if name != "VPA" else replace(policy, by=ALICE, min_replicas=2)
     )
     assert published[-1].by == ALICE
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_whoever_removes_a_field_does_not_act_in_the_name_of_who_set_the_others(name: str) -> None:
+    """A change of the spec raises its generation; who removes a field leaves no other trace."""
+    form, changed = KINDS[name]
+    doubtful = replace(ALICE, name=f"{ALICE.name}, or who removed a field since")
+    first = replace(
+        changed(decoded(form, {"metadata": meta("web"), "spec": {}}), "prod", AT), by=ALICE, generation=1, unsupported="a"
+    )
+    published: list[Any] = []
+    facts = PublishedFacts[Any](published.append, lambda _: None)
+    facts.upsert("web", first)
+    facts.upsert("web", replace(first, unsupported="b"))
+    facts.upsert("web", replace(first, unsupported="c", generation=2))
+    facts.republish(AT + timedelta(hours=3), timedelta(hours=3))
+    facts.restore({"web": published[-1]})
+    facts.upsert("web", replace(first, unsupported="d", generation=3))
+    facts.upsert("web", replace(first, unsupported="e", generation=4, by=replace(ALICE, name="bob")))
+    assert [(fact.unsupported, fact.by.name) for fact in published] == [
+        ("a", ALICE.name),
+        ("b", ALICE.name),  # the same spec, to which something else gives another meaning
+        ("c", doubtful.name),
+        ("c", doubtful.name),
+        ("d", doubtful.name),
+        ("e", "bob"),
+    ]
