@@ -160,11 +160,15 @@ def why_lines(context: LogContext, day: ContainerDay) -> Sequence[str]:
     return [line for line in shown if line is not None]
 
 
+def _count(events: Sequence[object], name: str) -> str:
+    return f"{len(events)} {name}{'' if len(events) == 1 else 's'}"
+
+
 def drawn(day: ContainerDay, why: Sequence[str]) -> str:
     """The picture of a day that has a use and an explained resize, as SVG."""
     title = (
         f"A day of container {escape(day.container)} of pod {escape(day.pod)}: memory used, requested and allowed; "
-        f"{len(day.kills)} OOM kills, {len(day.resizes)} resizes in place"
+        f"{_count(day.kills, 'OOM kill')}, {_count(day.resizes, 'resize')} in place"
     )
     return "\n".join(
         [
