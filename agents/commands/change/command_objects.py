@@ -5,6 +5,7 @@ They are printed and not sent, so the commands need no rights in the cluster, an
 
 import re
 from collections.abc import Iterable
+from hashlib import blake2b
 
 from agents.commands.change.policy_file import quantities
 from agents.terminal import output_table
@@ -15,7 +16,9 @@ from streams.clients.kube import commanding_objects
 from streams.clients.kube.json_objects import Json
 
 _API_VERSION = "ullage.internal/v1alpha1"
-_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+_MOST_LETTERS = 253
+"""Characters of an object's name."""
 
 
 def print_control(control: ControlChanged, *, on_an_open_log: bool) -> None:
@@ -63,9 +66,15 @@ def policy_manifest(policy: VerticalPolicyChanged, cluster: str) -> Json | None:
         spec["guards"] = {_camel(field): value for field, value in policy.guards.said.items()}
     if not policy.patch_new_pods:
         spec["patchNewPods"] = False
-    # a name that follows from the target: applying what was printed twice changes one object and makes no second
-    said = _NO_NAME.sub("-", workloads.replace("*", "any").lower()).strip("-.")[:253]
-    return _manifest(commanding_objects.POLICY_KIND, {"name": said, "namespace": namespace}, spec)
+    return _manifest(commanding_objects.POLICY_KIND, {"name": _name(workloads), "namespace": namespace}, spec)
+
+
+def _name(workloads: str) -> str:
+    """A name that follows from the target: applying what was printed twice changes one object and makes no second."""
+    # `cart-*` and `cart-any` read alike, and kinds differ in their capitals, so the letters alone would be one name for both
+    digest = blake2b(workloads.encode(), digest_size=5).hexdigest()
+    said = _NO_NAME.sub("-", workloads.replace("*", "any").lower())[: _MOST_LETTERS - len(digest) - 1].strip("-")
+    return f"{said}-{digest}".lstrip("-")
 
 
 def _manifest(kind: str, metadata: Json, spec: Json) -> Json:

@@ -1,8 +1,11 @@
 """What the commands print as objects says in the log, once a source has mirrored it, what the commands would have written."""
 
+import re
 from dataclasses import replace
 
 import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agents.commands.change import command_objects
 from agents.logic import stage_rules
@@ -51,6 +54,26 @@ def test_policies_as_objects_are_mirrored_as_what_they_were() -> None:
         scene.see("verticalpolicies", msgspec.json.decode(written(manifest, number), type=PolicyObject))
     found = OperatorLog(LogContext.of(scene.log, scene.topics)).policies()
     assert [replace(found[policy.target], at=AT, version="1", by=None, through="") for policy in POLICIES] == list(POLICIES)
+
+
+WORKLOADS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["Deployment/", "Job/", "job/"]),
+    st.text("ab.-", max_size=4),
+    st.sampled_from(["", "*", "any"]),
+) | st.just("*")
+
+
+@given(st.lists(WORKLOADS, unique=True, min_size=2, max_size=8))
+@example(["Deployment/cart-*", "Deployment/cart-any", "Deployment/cart.any", "deployment/cart-any"])
+@example([f"Deployment/{'a' * 260}{last}" for last in "bc"])
+def test_objects_of_two_targets_never_have_one_name(workloads: list[str]) -> None:
+    manifests = [
+        command_objects.policy_manifest(VerticalPolicyChanged(AT, f"real/shop/{name}", "1"), "real") for name in workloads
+    ]
+    names = [manifest["metadata"]["name"] for manifest in manifests if manifest is not None]
+    assert len(names) == len(set(names)) == len(workloads)
+    assert all(len(name) <= 253 and re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in names)
 
 
 def test_what_reaches_beyond_a_namespace_is_no_object() -> None:
