@@ -48,7 +48,7 @@ def vpa(**more: Any) -> Any:
 def decide(pods: Any, policies: Any, *, budget: float | None = 1.0, high: float = 0.5, memory: int = GIB, **settings: Any) -> Any:
     """What is decided for pods of 1 core, for which 0.2 cores are recommended, ten minutes after midnight."""
     stage = Updater(replace(UpdateSettings(), **settings), 0)
-    control = [] if budget is None else [ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))]
+    control: Any = [] if budget is None else [ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))]
     stage.step(turn(START, policies=policies, control=control, pod_changes_by_cluster=pods))
     sizes = ((0.1, GIB), (0.2, memory), (high, memory))
     low, target, most = (Amounts(cores, size) for cores, size in sizes)  # type: ignore[arg-type]  # units
