@@ -35,7 +35,10 @@ def mode(  # noqa: PLR0913  # one for each flag
     ] = False,
     as_object: Annotated[
         bool,
-        Parameter(negative="", help="Print the ClusterControl object that says so, for `kubectl apply -f -`; change nothing."),
+        Parameter(
+            negative="",
+            help="Print the ClusterControl that says so, and else what is in force, for `kubectl apply -f -`.",
+        ),
     ] = False,
     common: CommonOptions | None = None,
 ) -> None:

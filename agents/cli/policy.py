@@ -8,6 +8,9 @@ from cyclopts import App, Parameter
 from agents.cli.options import CommonOptions, OutputOption, given
 
 app = App(name="policy", help="Say which workloads may be changed, how, within which bounds; and write policies as code.")
+TakeOver = Annotated[
+    bool, Parameter(negative="", help="Also where an object says it, for one that is gone or not mirrored; else it wins again.")
+]
 Target = Annotated[str, Parameter(help="A workload, as `demo/shop/Deployment/cart`, or a beginning, as `'demo/shop/*'`.")]
 
 
@@ -23,12 +26,13 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     least: Annotated[str, Parameter(name="--min", help="Never recommend less: `cpu=250m,memory=512Mi`, or one of them.")] = "",
     most: Annotated[str, Parameter(name="--max", help="Never recommend more.")] = "",
     container: Annotated[str, Parameter(help="The container that the bounds are for; `*` means every other.")] = "*",
+    take_over: TakeOver = False,
     common: CommonOptions | None = None,
 ) -> None:
     """Make a policy, or change what is named here and leave the rest of it as it is. The longest target that fits wins."""
     from agents.commands.change import policy
 
-    policy.change(given(common).settings(), target, mode, policy.BoundFlags(container, least, most))
+    policy.change(given(common).settings(), target, mode, policy.BoundFlags(container, least, most), take_over=take_over)
 
 
 @app.command
@@ -36,20 +40,21 @@ def apply(
     file: Annotated[Path, Parameter(help="A YAML list of policies: target, mode, and containers with container, min and max.")],
     /,
     *,
+    take_over: TakeOver = False,
     common: CommonOptions | None = None,
 ) -> None:
     """Make each policy of a file what the file says. All of it or, when something in it is wrong, nothing."""
     from agents.commands.change import policy
 
-    policy.apply(given(common).settings(), file)
+    policy.apply(given(common).settings(), file, take_over=take_over)
 
 
 @app.command
-def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
+def remove(target: Target, /, *, take_over: TakeOver = False, common: CommonOptions | None = None) -> None:
     """Take the policy with exactly this target away. A workload without any policy is left alone."""
     from agents.commands.change import policy
 
-    policy.remove(given(common).settings(), target)
+    policy.remove(given(common).settings(), target, take_over=take_over)
 
 
 @app.command(name="list")

@@ -17,7 +17,7 @@ from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refu
 from schemas.units import Fraction
 from streams.errors import BadInput
 from streams.publishing import source_reports
-from streams.publishing.operator_log import NewestTick
+from streams.publishing.operator_log import NewestTick, OperatorLog
 
 
 def run(  # noqa: PLR0913  # one for each flag
@@ -33,9 +33,9 @@ def run(  # noqa: PLR0913  # one for each flag
 ) -> None:
     """Set the mode, the schedules, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
 
-    With `as_object`, the ClusterControl that says so is printed, and nothing is changed. With `unless_an_object_says`, nothing is
-    done where an object of the cluster commands. Raises BadInput, also for mode apply on a log that anybody may write, unless it
-    is wanted so.
+    With `as_object`, nothing is changed, and the ClusterControl is printed that says so, and else what is in force. With
+    `unless_an_object_says`, nothing is done where an object of the cluster commands. Raises BadInput, also for mode apply on a
+    log that anybody may write, unless it is wanted so.
     """
     if as_object:
         _print_object(settings, mode, budget, reason, tuple(map(read_schedule, schedules)), on_an_open_log=on_an_open_log)
@@ -62,9 +62,18 @@ def _print_object(  # noqa: PLR0913  # one for each value of the object
     *,
     on_an_open_log: bool,
 ) -> None:
-    # an object has no time, so any will do
-    said = ControlChanged(times.from_ms(0), settings.cluster.name, mode, reason=reason, schedules=schedules)
-    control = said if budget is None else replace(said, budget=Fraction(_share(budget)))
+    cluster = settings.cluster.name
+    with log_factory.context_to_read(settings) as (context, _):
+        # an object has no time, so any will do
+        last = OperatorLog(context).control(cluster) or ControlChanged(times.from_ms(0), cluster, mode)
+    # an object says all of it, so one without what is in force would end a pause, and nobody who sets a mode wants that
+    control = replace(
+        last,
+        mode=mode,
+        budget=last.budget if budget is None else Fraction(_share(budget)),
+        reason=last.reason if last.paused else reason,
+        schedules=schedules or last.schedules,
+    )
     if (refusal := next(refusals(control), None)) is not None:
         raise BadInput(refusal)
     command_objects.print_control(control, on_an_open_log=on_an_open_log)
@@ -121,7 +130,8 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
     if last.schedules and not changed.schedules:
         note(f"its schedules ({len(last.schedules)}) are in force no more")
     if last.through:
-        note(f"a source that is at work undoes this within a minute: {_elsewhere(last, mode=None, budget=None, paused=True)}")
+        instead = _elsewhere(last, mode=None, budget=None, paused=True)
+        note(f"a source that is at work undoes this within a minute, if the object's newest spec can be obeyed: {instead}")
     if Mode.APPLY in (mode, *(schedule.mode for schedule in schedules)):
         note("mode apply is experimental (alpha); docs/incidents-tried.md lists what it was tried against, and what is left")
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agents import cli
 from agents.commands.past import tap
@@ -404,7 +405,7 @@ def test_a_pause_holds_also_where_an_object_commands_that_nobody_may_hear(desk: 
     assert desk.run("pause", "--reason", "INC-1", "--set", "cluster.name=demo") == 0
     assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, paused=True, reason="INC-1")
     said = capsys.readouterr().err
-    assert "undoes this within a minute" in said
+    assert "undoes this within a minute, if the object's newest spec can be obeyed" in " ".join(said.split())
     assert 'kubectl patch clustercontrol ullage --type merge -p \'{"spec": {"paused": true}}\'' in said
 
 
@@ -426,6 +427,28 @@ def test_after_a_pause_that_no_source_undoes_the_commands_work_again_and_the_obj
     assert "its schedules (1) are in force no more" in capsys.readouterr().err
     assert desk.run("resume", "--set", "cluster.name=demo") == 0
     assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN)
+
+
+def test_the_switch_as_an_object_keeps_what_is_in_force_and_changes_the_mode_alone(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.tick()
+    assert desk.run("mode", "plan", "--budget", "25%", "--schedule", "@daily for 30 min: budget 0.3") == 0
+    assert desk.run("pause", "--reason", "INC-1") == 0
+    before = desk.control()
+    for words, spec in (
+        (("apply",), {"mode": "apply", "budget": 0.25, "paused": True, "reason": "INC-1"}),
+        (
+            ("shadow", "--budget", "5%", "--reason", "CHG-2"),
+            {"mode": "shadow", "budget": 0.05, "paused": True, "reason": "INC-1"},
+        ),
+    ):
+        capsys.readouterr()
+        assert desk.run("mode", *words, "--as-object") == 0
+        printed = yaml.safe_load(capsys.readouterr().out)["spec"]
+        assert printed.pop("schedules") == [{"begins": "@daily", "minutes": 30, "budget": 0.3}]
+        assert printed == {**spec, "paused": True, "reason": "INC-1"}
+    assert desk.control() == before
 
 
 def test_the_command_writes_schedules_and_a_mode_without_them_ends_them(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -507,3 +530,41 @@ def test_where_an_object_says_a_policy_the_command_names_it_and_changes_nothing(
     assert desk.policies() == {CART: there}
     desk.run("policy", "list", "-o", "table")
     assert "VerticalPolicy/shop/cart" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"),
+    [(("set", CART, "--mode", "Auto"), UpdateMode.AUTO), (("set", CART), UpdateMode.OFF), (("remove", CART), None)],
+)
+def test_a_policy_of_an_object_that_nothing_mirrors_any_more_is_taken_over(
+    words: tuple[str, ...], mode: UpdateMode | None, desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody hears that an object went while its source was off, and anybody who writes the topic can name one that never was."""
+    there = VerticalPolicyChanged(AT, CART, "1", UpdateMode.OFF, through="VerticalPolicy/shop/cart")
+    with FileLog(desk.path) as log:
+        OperatorLog(LogContext.of(log, SHOP)).publish(there)
+    if words != ("set", CART):
+        assert desk.run("policy", *words) != 0
+        assert "--take-over" in capsys.readouterr().err
+    assert desk.run("policy", *words, "--take-over") == 0
+    assert "that object wins again within a minute" in " ".join(capsys.readouterr().err.split())
+    assert [(policy.update_mode, policy.through) for policy in desk.policies().values()] == ([] if mode is None else [(mode, "")])
+    assert desk.run("tap", "rules", "--last", "1", "-o", "json") == 0
+    assert getpass.getuser() in capsys.readouterr().out, "who took it over"
+
+
+def test_the_listed_policies_say_who_set_them_and_can_still_be_applied(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FileLog(desk.path) as log:
+        said = VerticalPolicyChanged(AT, CART, "1", UpdateMode.OFF, through="VerticalPolicy/shop/cart")
+        OperatorLog(LogContext.of(log, SHOP)).publish(said)
+    assert desk.run("policy", "set", "demo/web/*", "--mode", "Off") == 0
+    capsys.readouterr()
+    assert desk.run("policy", "list") == 0
+    listed = capsys.readouterr().out
+    assert f"# {ME.removeprefix('set by ')}\n- target: demo/web/*\n" in listed
+    assert "# through VerticalPolicy/shop/cart\n" in listed
+    (file := tmp_path / "policies.yaml").write_text(listed, encoding="utf-8")
+    assert desk.run("policy", "apply", str(file)) == 0
+    assert "set" not in capsys.readouterr().out.split()

@@ -166,6 +166,9 @@ def test_a_spec_that_cannot_be_obeyed_is_refused_in_the_status_and_changes_nothi
     scene.see(KIND, control(spec, generation=2, status=cluster.written[-1]))
     assert len(cluster.written) == 2
     assert in_force(scene) == before
+    operator(scene).publish(ControlChanged(scene.at, "real", Mode.PLAN, paused=True))
+    scene.later(timedelta(minutes=1))
+    assert in_force(scene).paused, "what is written past it stays until the object can be obeyed"
 
 
 def test_another_name_is_refused_and_an_odd_status_does_not_hide_an_object(scene: KubeScene, cluster: Cluster) -> None:
