@@ -240,15 +240,16 @@ def _moment(text: str, now: datetime) -> datetime:
 
 
 def _matches(revert: RevertRequested, pattern: str) -> bool:
-    return fnmatchcase(_name(revert), pattern)
+    return fnmatchcase(workload_name(revert), pattern)
 
 
 def _names(reverts: Iterable[RevertRequested]) -> str:
     """As the pattern must match them, so that a name that is spelt otherwise does not look like success."""
-    return ", ".join(map(_name, reverts))
+    return ", ".join(map(workload_name, reverts))
 
 
-def _name(revert: RevertRequested) -> str:
+def workload_name(revert: RevertRequested) -> str:
+    """As people name its workload: `shop/Deployment/cart`."""
     return f"{revert.workload.namespace}/{revert.workload.kind}/{revert.workload.name}"
 
 
@@ -264,4 +265,4 @@ def _line(revert: RevertRequested) -> str:
         f"{name} {amount(_AS_IT_IS, cpu=before.cpu)} / {amount(_AS_IT_IS, memory=before.memory)}"
         for name, before in sorted(revert.requests.items())
     )
-    return f"{_name(revert)}  back to {amounts}"
+    return f"{workload_name(revert)}  back to {amounts}"

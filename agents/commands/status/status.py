@@ -7,16 +7,16 @@ waits for a change of running pods looks for their mode, and `apply` in the clus
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from agents.commands.change import mode
+from agents.commands.change import mode, revert
 from agents.commands.status import status_rows, waiting_work, workload_warnings
 from agents.commands.status.status_rows import StatusRow, length
-from agents.run import stage_topics
+from agents.run import rules_in_log, stage_topics
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data
 from agents.terminal.output_table import OutputForm
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import Author, ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
 from schemas.policies.vertical import UpdateMode
 from schemas.policies.vpa import VpaChanged
@@ -68,8 +68,7 @@ def resting(context: LogContext, recommender: str) -> Iterator[StatusRow]:
     for update_mode, says in _RESTING.items():
         names = sorted(name for name, mode_of_object in objects.items() if mode_of_object is update_mode)
         if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            yield StatusRow("mode", update_mode.value, "at rest", f"{', '.join(names[:SHOWN])}{more}: {says}")
+            yield StatusRow("mode", update_mode.value, "at rest", f"{_first(names)}: {says}")
 
 
 def _vpas(context: LogContext, recommender: str) -> dict[str, UpdateMode | None]:
@@ -95,6 +94,27 @@ def _policies(context: LogContext) -> dict[str, UpdateMode | None]:
         for target, policy in OperatorLog(context).policies().items()
         if target.startswith(prefix) or prefix.startswith(target.removesuffix("*"))
     }
+
+
+def commanded(context: LogContext) -> Iterator[StatusRow]:
+    """A row for the reverts in force in this cluster, and one for the rules of stages, with who commanded the last of each."""
+    reverts = [each for each in revert.in_force(OperatorLog(context)) if each.workload.cluster == context.cluster]
+    if reverts:
+        last, names = max(reverts, key=lambda each: each.at), [revert.workload_name(each) for each in reverts]
+        says = f"{_first(names)}: left as they are until `ullage revert --end`"
+        yield StatusRow("revert", "all", "in force", f"{says}; the last is of {revert.workload_name(last)}, {_by(last.by)}")
+    rules = max(rules_in_log.in_log(context).values(), key=lambda each: each.at, default=None)
+    if rules is not None:
+        says = f"the last that changed are those of {rules.stage}, {rules.at:%Y-%m-%d %H:%M} UTC, {_by(rules.by)}"
+        yield StatusRow("rules", "all", "in force", says)
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _by(author: Author | None) -> str:
+    return "the record does not say by whom" if author is None else f"by {author}"
 
 
 _RUNNING = ": is `ullage source clock` running?"
@@ -138,6 +158,7 @@ def read(context: LogContext, settings: Settings, tick: NewestTick | None) -> li
         *status_rows.sources(context, now, settings.updates.reports_within),
         *mirrored_objects(context),
         *resting(context, settings.vertical.recommender),
+        *commanded(context),
         *waiting_work.waiting_inputs(context.log, context.topics),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *waiting_work.rows(context, now),

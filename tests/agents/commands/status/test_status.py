@@ -31,7 +31,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import Author, ControlChanged, KnownBy, Mode
+from schemas.policies.control import Author, ControlChanged, KnownBy, Mode, RevertEnded, RevertRequested, StageRulesChanged
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
@@ -156,6 +156,27 @@ def test_of_each_kind_of_object_the_one_that_changed_last_is_named_with_who_chan
         "VerticalPodAutoscaler": ("mirrored", f"the last that changed is shop/web, by {alice}"),
         "EffectiveHorizontalPodAutoscaler": ("mirrored", "the last that changed is shop/web, the object does not say by whom"),
     }
+
+
+def test_reverts_in_force_and_the_rules_that_changed_last_are_named_with_who_commanded_them(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not {what for what, _ in site.rows(capsys)} & {"revert", "rules"}
+    alice, names = Author("alice", KnownBy.KAFKA), ("web", "cart", "api", "db", "ended")
+    workloads = [Workload("demo", "shop", "Deployment", name) for name in names]
+    reverts = [RevertRequested(NOW + timedelta(seconds=i), each, NOW, {}, by=alice) for i, each in enumerate(workloads)]
+    far = RevertRequested(NOW, Workload("other", "shop", "Deployment", "far"), NOW, {})
+    rules = [
+        StageRulesChanged(NOW - timedelta(hours=age), stage, 1, {}, "v", by=by)
+        for stage, age, by in (("recommender", 2, None), ("updater", 1, alice))
+    ]
+    site.append(policy_records([*reverts, far, RevertEnded(NOW, workloads[-1]), *rules], site.codec))
+    rows = site.rows(capsys)
+    says = (
+        "shop/Deployment/api, shop/Deployment/cart, shop/Deployment/db and 1 more: left as they are until `ullage revert --end`"
+    )
+    assert rows["revert", "all"] == ("in force", f"{says}; the last is of shop/Deployment/db, by {alice}")
+    assert rows["rules", "all"] == ("in force", f"the last that changed are those of updater, 2026-01-05 11:00 UTC, by {alice}")
 
 
 def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
