@@ -3,6 +3,8 @@
 Nothing is taken from the log that is moved, so whoever regrets it goes back to the old settings.
 """
 
+from datetime import UTC, datetime
+
 from agents.commands.change.topics import require_kafka, wanted
 from agents.run import newest_checkpoint
 from agents.run.pipeline import stages
@@ -16,8 +18,11 @@ from streams.admin import topic_admin
 from streams.errors import BadInput
 from streams.log.log_port import Log
 from streams.log_context import LogContext
+from streams.publishing import source_reports
 
 _SHOWN = 3
+_LATE = 2.5
+"""Periods of a source after which it has ended, as `status` says."""
 
 
 def run(settings: Settings, *, partitions: int, to: str) -> None:
@@ -26,11 +31,14 @@ def run(settings: Settings, *, partitions: int, to: str) -> None:
     there = elsewhere(settings, partitions, to)
     with log_factory.log_to_write(settings) as log:
         # what a worker decides after the copy would be lost with the old topics
-        _require_quiet(LogContext.of(log, log_factory.topics(settings)), settings)
+        now = datetime.now(UTC)  # noqa: TID251  # a driver, and sources that are at work report in real time
+        require_quiet(LogContext.of(log, log_factory.topics(settings)), settings, now)
         with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
             # planned as `topics apply` plans, so that the new topics are as it would make them
             topic_admin.apply(client, topic_admin.plan(client, wanted(there)))
         count = move(log, settings, there)
+    # consumers read without groups, so one that has nothing to do leaves no sign
+    note("what a consumer, a source or a person still writes into the old topics is lost: see that all of them have ended")
     note(f"{count:,} records copied, and the state of every stage; the old topics are as they were")
     sentence(f"from now on: topics.prefix={to} topics.partitions={partitions} worker.name={to}")
 
@@ -60,8 +68,11 @@ def move(log: Log, settings: Settings, there: Settings) -> int:
     return count
 
 
-def _require_quiet(context: LogContext, settings: Settings) -> None:
-    """Raises BadInput while a worker is at work, or has not taken the last turn: what it would still decide would be lost."""
+def require_quiet(context: LogContext, settings: Settings, now: datetime) -> None:
+    """Raises BadInput while a worker or a source is at work, or the last turn is not taken: what they still say would be lost.
+
+    `now` is the real time.
+    """
     newest = clock_log.newest(context.log, context.topics)
     listed = stages(settings)
     marks = committed(context, settings.worker.name, listed)
@@ -74,3 +85,11 @@ def _require_quiet(context: LogContext, settings: Settings) -> None:
             f"no checkpoint of {', '.join(behind[:_SHOWN])} is of the newest tick: end the clock, let the workers take what is "
             "there, and end them with SIGTERM, at which they write their last checkpoint"
         )
+    for (cluster, source), report in sorted(source_reports.newest_reports(context).items()):
+        ago, late = (now - report.at).total_seconds(), _LATE * report.period
+        # a log of another time, as a simulated one, says nothing of who is at work now
+        if abs(ago) <= late:
+            raise BadInput(
+                f"source '{source}' of cluster '{cluster}' reported {ago:.0f} s ago, and does so every {report.period:g} s: "
+                f"end all sources and consumers, and move once {late:g} s have passed without a report"
+            )

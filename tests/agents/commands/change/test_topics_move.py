@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -21,9 +22,11 @@ from agents.settings import loading, log_factory
 from agents.settings.all_settings import Settings
 from agents.verify.verification import verify
 from schemas import times
+from schemas.facts.sources import SourceReported
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import DecisionId
 from schemas.names import Place
+from schemas.units import Seconds
 from streams import clock_log, repartitioned_copy
 from streams.codec import plan_attestations
 from streams.codec.event_codec import causes, header, is_of_a_clock
@@ -192,6 +195,21 @@ def test_the_stages_go_on_from_their_state_as_they_would_have_gone_on_here(moved
     here = continued(moved.old, moved.settings, {})
     assert len(here) > 10
     assert there == here
+
+
+@pytest.mark.parametrize(
+    ("ago", "says"), [(0.0, "'kube' of cluster 'demo' reported 0 s ago"), (74.0, "reported 74 s ago"), (76.0, ""), (-76.0, "")]
+)
+def test_while_a_source_reports_nothing_is_moved(ago: float, says: str, moved: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once every stage has taken the last turn; those of an empty log have nothing to take."""
+    log, now = MemoryLog(), times.from_ms(10**12)
+    make(log, moved.settings)
+    here = context(log, moved.settings)
+    report = SourceReported(now - timedelta(seconds=ago), "demo", "kube", ("pod-changes",), Seconds(30.0))
+    log.append(here.codec.encode_for_all(report, topic="cluster-changes", key="demo", source="/test"))
+    monkeypatch.setattr(topics_move, "stages", lambda _settings: [])
+    with pytest.raises(BadInput, match=says) if says else nullcontext():
+        topics_move.require_quiet(here, moved.settings, now)
 
 
 def test_a_prefix_that_was_used_is_refused(moved: Any) -> None:
