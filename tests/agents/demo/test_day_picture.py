@@ -36,6 +36,7 @@ def test_each_kill_each_resize_and_each_step_is_drawn_at_its_time() -> None:
         resizes=[DoneResize(START + hour * 6, "updater/1/1/resize/x")],
     )
     svg = drawn(day, ["a < b", "then: done"])
+    assert svg.findtext(f"{SVG}title", "").endswith("; 1 OOM kill, 1 resize in place")
     found = {name: svg.findall(f"*[@class='{name}']") for name in ("use", "request", "limit", "kill", "resize", "leader", "why")}
     in_key = 1
     assert {name: len(parts) for name, parts in found.items()} == {
