@@ -19,7 +19,7 @@ import psutil
 import yaml
 from kubernetes import client as official
 
-from tests.controlplane import changes, crane_types, flags, metrics, pki, stages
+from tests.controlplane import changes, crane_types, flags, kwok_stages, metrics, pki
 from tests.controlplane.api_requests import Asking, wait_for
 from tests.controlplane.changes import Change
 from tests.controlplane.flags import HOST, Place
@@ -54,7 +54,7 @@ class Plane:
         self.folder.mkdir(parents=True)
         pki.make(self.folder / "pki")
         flags.write_files(self.at)
-        stages.write(self._built / "stages", self.folder / "stages.yaml")
+        kwok_stages.write(self._built / "stages", self.folder / "stages.yaml")
         self.metrics = metrics.MetricsApi(self.at.pki("server.crt"), self.at.pki("server.key"))
         self.ask = Asking(self.url, self.at.token("admin"), str(self.ca))
         self._etcd = Asking(f"http://{HOST}:{self.at.etcd}", "", None)

@@ -21,7 +21,7 @@ from streams.errors import TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.controlplane import stages
+from tests.controlplane import kwok_stages
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.world import World
 from tests.support import ticks
@@ -129,7 +129,7 @@ def test_a_resize_that_no_node_could_hold_is_infeasible_for_programs(scene: Acti
 def test_what_the_kubelet_says_of_a_resize_is_its_outcome(
     scene: ActingScene, client: KubernetesClient, word: str, ended: tuple[Result, OutcomeDetail]
 ) -> None:
-    (pod,) = scene.world.deployment("web", annotations={stages.RESIZE: word})
+    (pod,) = scene.world.deployment("web", annotations={kwok_stages.RESIZE: word})
     scene.resize(pod, requests={"app": AFTER})
     consumer = resizer(scene.context, client)
     consumer.poll_once()  # the kubelet may have answered by the time of the first look

@@ -11,7 +11,7 @@ from schemas.units import Bytes, Cores, Seconds
 from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import GiveUp, TryAgain, Unreachable
-from tests.controlplane import stages
+from tests.controlplane import kwok_stages
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.changes import Change
 from tests.controlplane.plane import Plane
@@ -80,7 +80,7 @@ def test_a_resize_is_in_force_without_a_restart(plane: Plane, client: Kubernetes
 def test_a_kubelet_that_refuses_a_resize_is_seen_to_do_so(
     client: KubernetesClient, world: World, word: str, state: ResizeState
 ) -> None:
-    world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: word})
+    world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={kwok_stages.RESIZE: word})
     client.resize(one(client, world), requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
     wait_for(lambda: one(client, world).resize is state, what=f"the resize is {word}")
     assert one(client, world).containers[0].requests == Amounts(cpu=Cores(0.1))
@@ -88,7 +88,7 @@ def test_a_kubelet_that_refuses_a_resize_is_seen_to_do_so(
 
 
 def test_a_slow_resize_is_seen_in_progress_and_then_done(client: KubernetesClient, world: World) -> None:
-    world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: "Slow"})
+    world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={kwok_stages.RESIZE: "Slow"})
     client.resize(one(client, world), requests={"app": Amounts(cpu=Cores(0.2))}, limits={})
     wait_for(lambda: one(client, world).resize is ResizeState.IN_PROGRESS, what="the resize is in progress")
     wait_for(lambda: one(client, world).containers[0].requests == Amounts(cpu=Cores(0.2)), what="the resize is done")

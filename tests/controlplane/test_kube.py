@@ -13,7 +13,7 @@ from schemas.names import Amounts
 from schemas.policies.vpa import VpaRemoved
 from schemas.units import Cores
 from streams.clients.kube.cluster_client import KubernetesClient
-from tests.controlplane import stages
+from tests.controlplane import kwok_stages
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched_namespace import WatchedScene, gone, repeats, runs, uid_of
@@ -43,7 +43,7 @@ def test_a_resize_is_published_once_when_asked_for_and_once_when_in_force(
     scene: WatchedScene, world: World, client: KubernetesClient
 ) -> None:
     with scene.watching():
-        (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={stages.RESIZE: "Slow"})
+        (pod,) = world.deployment("web", {"app": {"requests": {"cpu": "100m"}}}, annotations={kwok_stages.RESIZE: "Slow"})
         uid = uid_of(pod)
         wait_for(lambda: runs(scene, uid))
         read = client.pod(scene.namespace, pod["metadata"]["name"])

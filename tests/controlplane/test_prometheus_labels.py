@@ -14,8 +14,8 @@ from agents.processes import source_usage
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.history_source import MetricsStore, UsageHistory
+from streams.sources.usage.prometheus_export import ExportedPods
 from streams.sources.usage.promql import MetricNames, PrometheusUsage
-from streams.sources.usage.stored_trace import ExportedPods
 from tests.controlplane import prometheus_package
 
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)

@@ -204,7 +204,7 @@ def recording(
 def _write(loaded: LoadedSettings, to: Path, until: datetime | None) -> None:
     from agents.commands.recommend.scan_command import of_context
     from agents.processes.source_usage import history_period, metrics_store, warn_of_clusters
-    from streams.sources.usage.stored_trace import StoredTrace
+    from streams.sources.usage.prometheus_export import StoredTrace
 
     settings = of_context(loaded, "")
     store, period = metrics_store(settings), history_period(settings, until)

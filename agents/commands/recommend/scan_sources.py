@@ -40,7 +40,7 @@ from streams.sources.kube.watch_threads import WatchThreads
 from streams.sources.traces import Trace, TraceMoments
 from streams.sources.usage.history_source import HistorySource
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
-from streams.sources.usage.stored_trace import ExportedPods
+from streams.sources.usage.prometheus_export import ExportedPods
 from streams.sources.usage.usage_source import UsageOptions, UsageSource
 from streams.topics import TOPICS, Topics
 
