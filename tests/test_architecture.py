@@ -93,7 +93,9 @@ def test_each_lock_has_a_hash_for_every_requirement_and_no_address_and_the_demo_
         assert all("--hash=sha256:" in block for block in requirements)
         assert "://" not in text
         locked[name] = {block.split("--hash")[0].strip() for block in requirements}
-    assert locked["requirements-demo.lock"] < locked["requirements.lock"]
+    # The demo's begins with a pip that is quicker than that of Python 3.11, which fetches the others as well.
+    [pip] = [requirement for requirement in locked["requirements-demo.lock"] if requirement.startswith("pip==")]
+    assert locked["requirements-demo.lock"] - {pip} < locked["requirements.lock"]
     assert not {"moto", "mypy", "boto3"} & {block.split("==")[0] for block in locked["requirements-demo.lock"]}
 
 

@@ -4,7 +4,7 @@ Which topics they read and write stands in `stage_topics`. The code of a stage i
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from agents.engine.stage import Stage
@@ -32,17 +32,19 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
 
     Raises BadInput for a policy written as code that is missing or refused.
     """
+    return tuple(replace(stage, partitions=settings.topics.partitions) for stage in _stages(settings))
+
+
+def _stages(settings: Settings) -> tuple[Stage, ...]:
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
     code = policy_sources.resolved(settings.vertical)
-    partitions = settings.topics.partitions
-    vertical, place = code.settings, partial(partition_of, partitions=partitions)
+    vertical, place = code.settings, partial(partition_of, partitions=settings.topics.partitions)
     return (
         Stage(
             *stage_topics.RECOMMENDER,
             open=_recommender(code, place),
             refuse=refuse,
             ahead=ahead,
-            partitions=partitions,
             vouches=vertical_event_validation.is_surely_good,
             program=vertical_settings.PROGRAM,
             rules=asdict(vertical),
@@ -53,7 +55,6 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", vertical), partition, place),
             refuse=refuse,
             ahead=ahead,
-            partitions=partitions,
             program=conditions_stage.PROGRAM,
         ),
         Stage(
@@ -61,7 +62,6 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_updater(settings, place),
             refuse=refuse,
             ahead=ahead,
-            partitions=partitions,
             program=update_settings.PROGRAM,
             rules=asdict(update_rules),
             defaults=asdict(UpdateRules()),
@@ -71,7 +71,6 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_scaler(settings, place),
             refuse=refuse,
             ahead=ahead,
-            partitions=partitions,
             program=scaler_settings.PROGRAM,
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),
@@ -81,7 +80,6 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=_forecaster(settings, place),
             refuse=refuse,
             ahead=ahead,
-            partitions=partitions,
             program=forecaster_settings.PROGRAM,
             rules=asdict(settings.replicas),
             defaults=asdict(ForecasterSettings()),

@@ -124,6 +124,10 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
     # a pause in a log that was moved, or of another prefix, stops nobody
     if silent is not None:
         note(silent)
+    _say_what_follows(last, changed, applies=Mode.APPLY in (mode, *(schedule.mode for schedule in schedules)))
+
+
+def _say_what_follows(last: ControlChanged, changed: ControlChanged, *, applies: bool) -> None:
     for schedule in changed.schedules:
         sentence(f"  {schedule}")
     # nobody expects that a mode given by hand ends schedules
@@ -132,7 +136,7 @@ def change_control(  # noqa: PLR0913  # one for each value of the record
     if last.through:
         instead = _elsewhere(last, mode=None, budget=None, paused=True)
         note(f"a source that is at work undoes this within a minute, if the object's newest spec can be obeyed: {instead}")
-    if Mode.APPLY in (mode, *(schedule.mode for schedule in schedules)):
+    if applies:
         note("mode apply is experimental (alpha); docs/incidents-tried.md lists what it was tried against, and what is left")
 
 
