@@ -184,7 +184,6 @@ class Task:
 
         `in_flight`: what the tasks of this process publish and read back, where that saves reading.
         """
-        stage.require(topics.partitions)
         self.stage, self.partition = stage, partition
         self.topics, self.codec, self.in_flight = topics, codec, in_flight
         self.state = stage.open(partition) if state is None else state

@@ -65,6 +65,8 @@ class Runner:
 
     def __post_init__(self) -> None:
         """Open every task."""
+        for stage in self.stages:
+            stage.require(self.context.topics.partitions)
         partitions = range(self.context.topics.partitions) if self.only is None else self.only
         self.tasks = [self._open(stage, p) for stage in self.stages for p in partitions]
         self._readers = {}

@@ -275,7 +275,7 @@ def _newest(scene: UsageScene) -> dict[str, Any]:
 
 
 def _take(scene: UsageScene) -> None:
-    pipeline = stages(Settings(vertical=VerticalSettings(bounds_step=0.0)))[:1]
+    pipeline = stages(Settings(vertical=VerticalSettings(bounds_step=0.0), topics={"partitions": 2}))[:1]
     Runner(pipeline, LogContext(scene.log, scene.topics, scene.codec)).run()
 
 
