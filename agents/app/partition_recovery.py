@@ -106,7 +106,8 @@ class Recovery:
         # only now, because a former owner may still write marks, and none may be ahead of what is known of the inputs
         stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
         newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
-        for place, (host, partition) in [(place, places[place]) for place in changelogs]:
+        for place in list(changelogs):
+            host, partition = places[place]
             # What was read goes as soon as it is loaded: all of it beside the whole state would be a worker's highest memory.
             contents, how = await self._adopt(host, partition, changelogs.pop(place), newest.pop(place), stretches)
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)

@@ -32,6 +32,11 @@ def reports(context: LogContext, most: int = _REPORTS) -> Iterator[SourceReporte
                 yield event
 
 
+def late(report: SourceReported) -> float:
+    """Seconds after this report of a source within which another must come, or it is silent."""
+    return 2.5 * report.period
+
+
 def clusters(context: LogContext) -> set[str]:
     """The clusters that sources have named lately."""
     return _reported(context) | _scraped(context)

@@ -21,8 +21,6 @@ from streams.log_context import LogContext
 from streams.publishing import source_reports
 
 _SHOWN = 3
-_LATE = 2.5
-"""Periods of a source after which it has ended, as `status` says."""
 
 
 def run(settings: Settings, *, partitions: int, to: str) -> None:
@@ -86,7 +84,7 @@ def require_quiet(context: LogContext, settings: Settings, now: datetime) -> Non
             "there, and end them with SIGTERM, at which they write their last checkpoint"
         )
     for (cluster, source), report in sorted(source_reports.newest_reports(context).items()):
-        ago, late = (now - report.at).total_seconds(), _LATE * report.period
+        ago, late = (now - report.at).total_seconds(), source_reports.late(report)
         # a log of another time, as a simulated one, says nothing of who is at work now
         if abs(ago) <= late:
             raise BadInput(

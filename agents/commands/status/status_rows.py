@@ -37,8 +37,6 @@ from streams.topics import changelog_topic
 
 _PODS = "pod-changes"
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-_LATE = 2.5
-"""Periods of a source after which it counts as silent."""
 _BEHIND_MS = 300_000
 """Time that a stage's mark may be behind the newest tick: where little comes, a worker leaves one within four minutes."""
 _AHEAD_MS = 60_000
@@ -91,7 +89,7 @@ def sources(context: LogContext, now: datetime, within: Seconds) -> Iterator[Sta
         ever = {topic for report in reports for topic in report.sees}
         blind = {topic: _blind_since(reports, topic) for topic in sorted(ever - set(last.sees))}
         about = f"cluster '{cluster}'; last report {length(age)} ago"
-        if age > _LATE * last.period:
+        if age > source_reports.late(last):
             yield StatusRow("source", name, "silent", f"{about}: is it running?{_unplanned(ever, age, within)}", warns=True)
         elif blind or not last.sees:
             lacks = ", ".join(f"{topic} since {at:%Y-%m-%d %H:%M:%S}" for topic, at in blind.items()) or "everything so far"
