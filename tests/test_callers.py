@@ -46,11 +46,14 @@ class Callers:
     def missing(self, module: str) -> Iterator[str]:
         """The public names of a module that nothing but themselves and tests uses."""
         tree = self.trees[module]
-        for node in tree.body:
+        users: dict[str, set[int]] = defaultdict(set)
+        for number, node in enumerate(tree.body):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name):
+                    users[inner.id].add(number)
+        for number, node in enumerate(tree.body):
             for name in _names(node):
-                others = (inner for other in tree.body if other is not node for inner in ast.walk(other))
-                own = any(isinstance(inner, ast.Name) and inner.id == name for inner in others)
-                if not own and name not in self._used[module]:
+                if not users[name] - {number} and name not in self._used[module]:
                     yield name
             if isinstance(node, ast.ClassDef):
                 methods = [inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)]

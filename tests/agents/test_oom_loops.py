@@ -199,7 +199,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(worlds)
 def test_in_random_worlds_a_loop_ends_or_a_bound_says_why_not(world: OomWorld) -> None:
     world.play()

@@ -48,7 +48,9 @@ class Asking:
             handlers.append(urllib.request.HTTPSHandler(context=self._context))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def request(self, method: str, path: str, body: object = None, *, patch: str = "strategic", timeout: float = 10.0) -> Any:
+    def request(
+        self, method: str, path: str, body: object = None, *, patch: str = "strategic", timeout: float = SLOWER * 10.0
+    ) -> Any:
         """The decoded answer. Raises Refused, and OSError when nobody answers. `patch` names the kind of a PATCH."""
         said = None if body is None else json.dumps(body).encode()
         content = PATCHES[patch] if method == "PATCH" else "application/json"

@@ -221,7 +221,7 @@ def deployments(draw: st.DrawFn) -> SimulatedDeployment:
     return SimulatedDeployment("shop", "web", 1, tuple(containers), init=tuple(init), requests=own[0], limits=own[1])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     deployment=deployments(),
     ranges=st.lists(LIMITS, max_size=1),

@@ -311,7 +311,7 @@ class Looks:
 CPU, LABEL = st.sampled_from((2000, 4000, 8000)), st.sampled_from((None, "y", "z"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     promised=st.builds(Looks, CPU, LABEL, own=st.just(100)),
     real=st.builds(Looks, CPU, LABEL, st.booleans(), st.sampled_from((0, 500, 1000))),

@@ -346,7 +346,7 @@ SHARED_OUT = {
 @example(BOUND_FROM_BELOW)
 @example(SHARED_OUT)
 @example({**BOUND_FROM_BELOW, "profile": "upstream"})
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.one_of(shared_worlds(), worlds()))
 def test_every_plan_changes_a_pod_and_the_world_comes_to_rest(drawn: Json) -> None:
     World(drawn).play()

@@ -107,7 +107,7 @@ def opened() -> Site:
     return site
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(steps, max_size=40))
 def test_what_is_kept_equals_a_fresh_look(todo: Any) -> None:
     site = opened()
