@@ -84,7 +84,7 @@ def test_what_a_worker_decided_late_is_read_as_late_when_it_is_decided_again(see
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(5, 505, 10))
-def test_with_no_rule_changed_both_sides_are_what_was_published_in_500_logs(first: int) -> None:
+@pytest.mark.parametrize("first", range(5, 105, 10))  # 500 logs were compared on 2026-11-29
+def test_with_no_rule_changed_both_sides_are_what_was_published_in_100_logs(first: int) -> None:
     for seed in range(first, first + 10):
         sides_of_random_log(seed)
