@@ -30,10 +30,12 @@ A workload with a `scaling` gets an EHPA that scales it ahead of what its load w
 ```
 
 A pod may have init containers, which do their work for so many seconds before the others begin, or run beside them as sidecars.
-And it may have amounts of its own (`spec.resources`), which hold for all its containers together:
+And it may have amounts of its own (`spec.resources`), which hold for all its containers together. Its controller is of another
+`kind` than Deployment if you say so:
 
 ```yaml
 - name: shop/api
+  kind: StatefulSet
   load: {shape: diurnal, low: 0.1, high: 0.4, memory: 180, swing: 60}
   requests: {cpu: 100m, memory: 128Mi}
   init:
@@ -174,15 +176,16 @@ class ScenarioResources(_Part):
 
 
 class ScenarioWorkload(_Part):
-    """A Deployment, `NAMESPACE/NAME`, whose pods have one container beside those of `init`.
+    """A Deployment, `NAMESPACE/NAME`, or a controller of another `kind`, whose pods have one container beside those of `init`.
 
-    `keep`: its disruption budget leaves so many ready.
+    `keep`: its disruption budget leaves so many ready. Pods of the kind `Pod` have no controller.
 
     With a `peak` it has so many pods at three in the afternoon, and `replicas` at three in the morning. With a `scaling` its
     load is that of all its pods together.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9-]{1,63}$")]
+    kind: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]{0,62}$")] = "Deployment"
     replicas: Annotated[int, Field(ge=1, le=1000)] = 3
     keep: Annotated[int, Field(ge=0, le=1000)] = 0
     peak: Annotated[int, Field(ge=0, le=1000)] = 0
@@ -362,6 +365,7 @@ def _deployment(workload: ScenarioWorkload) -> SimulatedDeployment:
         init=init,
         requests=requests,
         limits=limits,
+        kind=workload.kind,
     )
 
 

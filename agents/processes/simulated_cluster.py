@@ -65,6 +65,8 @@ from streams.sources.kube.publish.publisher import PublishedFacts, Publisher
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller, SimulatedSchedulingPoller
 from streams.topics import Topics
 
+_COUNTED = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+
 
 class SimulatedConstraints:
     """Publishes what changed since the last call."""
@@ -85,11 +87,14 @@ class SimulatedConstraints:
         cluster = self._cluster
         with cluster.lock:
             for deployment in cluster.deployments:
-                name, owner = replica_set_of(deployment), ControllingOwner("Deployment", deployment.name, "apps/v1")
+                namespace, kind, name = deployment.namespace, deployment.kind, deployment.name
+                owner = None
+                if kind == "Deployment":
+                    kind, name, owner = "ReplicaSet", replica_set_of(deployment), ControllingOwner(kind, name, "apps/v1")
                 wants, refusal = cluster.wanted(deployment), cluster.refusal(deployment)
-                namespace = deployment.namespace
-                fact = ReplicaControllerChanged(at, cluster.name, namespace, "ReplicaSet", name, wants, owner, refusal)
-                self._controllers.put(f"{namespace}/{name}", fact if wants else None)
+                # what a controller of another kind wants, the real source cannot read either
+                fact = ReplicaControllerChanged(at, cluster.name, namespace, kind, name, wants, owner, refusal)
+                self._controllers.put(f"{namespace}/{kind}/{name}", fact if wants and kind in _COUNTED else None)
                 if deployment.keep:
                     self._budgets.upsert(f"{namespace}/{deployment.name}", self._budget(deployment, at))
             for quota in cluster.rules.quotas:
@@ -218,6 +223,7 @@ def review(pod: Pod) -> dict[str, Any]:
     """The review of a new pod, with its workload as its controller."""
     manifest = kube_json.pod(pod)
     owner = {"apiVersion": "apps/v1", "kind": pod.workload.kind, "name": pod.workload.name, "controller": True}
+    owners = [owner] if pod.controller else []
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {
         "uid": pod.pod.uid,
@@ -226,7 +232,7 @@ def review(pod: Pod) -> dict[str, Any]:
         "name": pod.pod.name,
         "resource": resource,
         "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
-        "object": {**manifest, "metadata": {**kube_json.metadata(pod), "ownerReferences": [owner]}, "status": {}},
+        "object": {**manifest, "metadata": {**kube_json.metadata(pod), "ownerReferences": owners}, "status": {}},
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 

@@ -263,6 +263,9 @@ class SimulatedCluster:
             counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
         for deployment in self.deployments:
             missing = self.wanted(deployment) - counts.get(_key(deployment), 0)
+            # who made a bare pod has gone home
+            if deployment.kind == "Pod" and _key(deployment) in self._coming:
+                continue
             self._coming[_key(deployment)] = missing
             if missing > 0 and self._back_off.may_try(_key(deployment), self._now):
                 # all() stops at the first refusal, as a ReplicaSet's slow start does

@@ -250,6 +250,8 @@ class SimulatedDeployment:
     init: tuple[ContainerTemplate, ...] = ()
     requests: Amounts = Amounts()
     limits: Amounts = Amounts()
+    kind: str = "Deployment"
+    """Or that of another controller, which makes its pods itself; those of the kind `Pod` nobody makes anew."""
 
 
 def amounts(cores: float | None, mib: int | None) -> Amounts:

@@ -81,9 +81,9 @@ def status(refusal: ApiRefusal) -> JsonMapping:
 
 def metadata(pod: Pod) -> JsonMapping:
     """A pod's metadata."""
-    replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
     # not the Deployment: a client has to find it through the ReplicaSet, as in a real cluster
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
+    kind, _, name = pod.controller.partition("/")
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True}
     noted = {} if pod.admitted is None else {"annotations": {ADMISSION_NOTE: admission_notes.write(pod.admitted)}}
     return {
         "namespace": pod.pod.namespace,
@@ -92,7 +92,7 @@ def metadata(pod: Pod) -> JsonMapping:
         "resourceVersion": pod.version,
         "creationTimestamp": _time(pod.created),
         "labels": dict(pod.labels),
-        "ownerReferences": [owner],
+        "ownerReferences": [owner] if kind else [],
         **noted,
     }
 

@@ -265,8 +265,10 @@ def _condition(pod: SimulatedPod) -> tuple[object, ...]:
 
 
 def _described(cluster: str, pod: SimulatedPod) -> Pod:
+    kind, name = pod.deployment.kind, pod.deployment.name
+    bare, controller = kind == "Pod", f"ReplicaSet/{pod.replica_set}" if kind == "Deployment" else f"{kind}/{name}"
     return Pod(
-        workload=Workload(cluster, pod.deployment.namespace, "Deployment", pod.deployment.name),
+        workload=Workload(cluster, pod.deployment.namespace, kind, pod.name.name if bare else name),
         pod=pod.name,
         phase=pod.phase,
         created=pod.created,
@@ -276,7 +278,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         node=pod.node,
         labels={"app": pod.deployment.name, "pod-template-hash": pod.template_hash},
         resize=pod.resize,
-        controller=f"ReplicaSet/{pod.replica_set}",
+        controller="" if bare else controller,
         started=pod.started,
         ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
         init_containers=tuple(map(_container, pod.init)),

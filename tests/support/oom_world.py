@@ -93,6 +93,10 @@ class OomWorld:
     hours: float = 3.0
     budget: float = 0.5
     settings: dict[str, Any] = field(default_factory=dict)
+    kind: str = "Deployment"
+    init: tuple[ContainerTemplate, ...] = ()
+    own: Amounts = Amounts()
+    """The limits of each pod itself."""
     vpa: bool = False
     """Whether mode and bounds stand in a VPA object, so that its status says something."""
     events: list[Event] = field(default_factory=list)
@@ -109,7 +113,9 @@ class OomWorld:
             *((LimitRangeChanged(START, "demo", "shop", "bounds", self.limits),) if self.limits else ()),
         )
         nodes = tuple(SimulatedNode(f"node-{n}", Cores(16.0), Bytes(32 * GIB)) for n in range(4))
-        deployment = SimulatedDeployment("shop", "api", self.replicas, self.containers)
+        deployment = SimulatedDeployment(
+            "shop", "api", self.replicas, self.containers, init=self.init, limits=self.own, kind=self.kind
+        )
         shop = open_shop(ShopSettings("demo", 7, day.start, day.tick, nodes, (deployment,), ()), log, day.topics)
 
         def live(at: datetime) -> None:
@@ -132,7 +138,7 @@ class OomWorld:
     def _policy(self) -> VerticalPolicyChanged | VpaChanged:
         if not self.vpa:
             return VerticalPolicyChanged(START, "demo/*", "test", self.mode, containers=self.policies)
-        target = TargetRef("Deployment", "api", "apps/v1")
+        target = TargetRef(self.kind, "api", "apps/v1")
         made = VpaChanged(START, "demo", "shop", "api", START, target, (Requirement("app", Operator.IN, ("api",)),), uid="u1")
         return replace(made, generation=1, update_mode=self.mode, containers=self.policies)
 
@@ -154,6 +160,13 @@ class OomWorld:
     def kills(self) -> list[ContainerOOMKilled]:
         """In the order of their times."""
         return sorted((each for each in self.events if isinstance(each, ContainerOOMKilled)), key=lambda each: each.at)
+
+    @property
+    def last_kill(self) -> datetime:
+        """When a container of any kind was killed last, as its pod showed it; the beginning where none was."""
+        pods = [each for each in self.events if isinstance(each, PodChanged)]
+        runs = [seen.last_run for pod in pods for seen in (*pod.containers, *pod.init_containers)]
+        return max((run.ended for run in runs if run is not None and run.killed_for_memory), default=START)
 
     @property
     def kills_of_pods(self) -> Counter[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agents.commands.past.newest_state import ClusterStates, cluster_states
 from agents.logic.guards.guard_records import WAITING, in_words
-from agents.logic.updates.pending_updates import PodOutlook, outlook
+from agents.logic.updates.pending_updates import PodOutlook, loop_without_advice, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.settings.all_settings import Settings
@@ -188,6 +188,11 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
         yield f"  {'waits' if objection.guard in WAITING else 'no'}: {in_words(objection.guard, objection.reason)}"
         if (new := _NEW_PODS.get(mine.candidate.situation.policy.policy.update_mode)) and objection.guard == "mode":
             yield f"  {new}"
+    situation = mine.candidate.situation
+    loop = loop_without_advice(updater, situation.pod.fact, situation.policy)
+    # another guard may have come before it, such as the mode
+    if loop and not any(loop in objection.reason for objection in mine.objections):
+        yield f"  no: {loop}"
     record = updater.clusters.control.get(cluster)
     obstacle = control.objection(None if record is None else record.event, cluster)
     # a pause that the guard has named would stand there twice

@@ -16,7 +16,7 @@ from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
-from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase, ResizeState
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Bytes
@@ -148,7 +148,8 @@ class UnansweredKills:
     """OOM kills of one container of a pod under the memory that it has now.
 
     `last` is the end of its last run. `first` is None as long as that was killed under other amounts. `init`: it is an init
-    container. `resize` is that of the pod.
+    container. `resize` is that of the pod. `before`: when the pod before was killed, of a workload whose pods end by such a kill;
+    None of a pod that runs on.
     """
 
     container: str
@@ -158,10 +159,13 @@ class UnansweredKills:
     last: datetime
     init: bool = False
     resize: ResizeState = ResizeState.NONE
+    before: datetime | None = None
 
     def goes_on(self, at: datetime) -> bool:
         """Whether it is a loop, still at the time `at`."""
-        return self.first is not None and self.last - self.first >= ANSWERED_WITHIN and at - self.last < FORGOTTEN
+        # A nightly job is killed once a night.
+        rhythm = timedelta() if self.before is None else 2 * (self.last - self.before)
+        return self.first is not None and self.last - self.first >= ANSWERED_WITHIN and at - self.last < max(FORGOTTEN, rhythm)
 
 
 def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
@@ -172,6 +176,29 @@ def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[Unanswe
         for seen in (*pod.containers, *pod.init_containers)
         if seen.last_run is not None and seen.last_run.killed_for_memory
     )
+
+
+def of_ended_pods(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
+    """The kills that ended pods of a workload, each of which was made anew, after another pod of it changed.
+
+    `before`: those that were known. A pod of a Job, say, is never restarted but followed by another one, so that no pod has two.
+    """
+    kills = {former.container: former for former in before}
+    ended = pod.phase is PodPhase.FAILED
+    for seen in (*pod.containers, *pod.init_containers):
+        former, run = kills.get(seen.name), seen.last_run
+        same = former is not None and (former.request, former.limit) == (seen.requests.memory, seen.limits.memory)
+        if ended and run is not None and run.killed_for_memory:
+            if former is None or run.ended > former.last:
+                first = former.first if former is not None and same else run.ended
+                previous = former.last if former is not None and same else run.ended
+                init = seen in pod.init_containers
+                amounts = seen.requests.memory, seen.limits.memory
+                kills[seen.name] = UnansweredKills(seen.name, *amounts, first, run.ended, init=init, before=previous)
+        # A newer pod that ended well, or has other amounts, is an answer.
+        elif former is not None and pod.created > former.last and (not same or pod.phase is PodPhase.SUCCEEDED):
+            del kills[seen.name]
+    return tuple(kills[name] for name in sorted(kills))
 
 
 def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: UnansweredKills | None) -> UnansweredKills:
@@ -211,13 +238,16 @@ def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowled
     # No recommendation is made for init containers, by upstream as by us, so none of the rest can be the cause.
     if loop.init:
         return OF_INIT_CONTAINERS
-    if governing.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+    # Pods that end are followed by others, to which mode Initial gives what is recommended.
+    if governing.update_mode is UpdateMode.OFF or (governing.update_mode is UpdateMode.INITIAL and loop.before is None):
         return TargetBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")
     if loop.resize is not ResizeState.NONE:
         return TargetBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
     if _short(loop, advised, policy):
         # The updater's own sentence on the loop begins as the one that this becomes a part of.
         reason = known.reason.removeprefix(f"{unhelped(loop.container)}: ")
+        if loop.before is not None and not known.guard:
+            return TargetBound("NotApplied", "more is recommended; its new pods come without it, and `ullage plan` says why")
         return TargetBound("NotApplied", f"more is recommended; {in_words(known.guard, reason) if known.guard else _NOT_SAID}")
     return memory_bound(advised, policy, loop.limit, known.cuts)
 

@@ -106,7 +106,7 @@ class LimitedWorkloads:
 
 
 NAME = "conditions"
-PROGRAM = 4
+PROGRAM = 5
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 
@@ -180,6 +180,7 @@ class VpaConditions(PartedState):
             if isinstance(recorded.event, SourceReported) and self._owns(recorded.event.cluster):
                 self.targets.ingest_source(recorded.event, turn.number)
         self.targets.note_silence(turn.number)
+        self.targets.forget_ended(turn.at)
         for recorded in turn.of("pod-changes-by-cluster"):
             if isinstance(recorded.event, PodChanged | PodDeleted):
                 self.targets.ingest_pod(recorded.event)

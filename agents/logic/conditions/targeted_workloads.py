@@ -7,7 +7,7 @@ whole heartbeats have been read, absence means unknown, not withdrawn.
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -78,6 +78,17 @@ class PodOfWorkload:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedPods:
+    """The kills that ended pods of a workload, whose owner makes others in their place."""
+
+    kills: tuple[UnansweredKills, ...]
+
+
+REMEMBERED, REMEMBERED_OF_JOBS = timedelta(days=15), timedelta(days=1)
+"""For how long after its last kill an ended pod counts: a job may run once a week, but what ran once has no next run."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodVisibility:
     """Whether a source sees the pods of its cluster, and the last turn in which it reported that; None if it never did.
 
@@ -100,6 +111,7 @@ class TargetIndex:
         self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 2048)
         self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
+        self.ended: ObjectTable[EndedPods] = ObjectTable("ended", EndedPods, 16)
         self.held: ObjectTable[HeldPod] = ObjectTable("held", HeldPod, 16)
         self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)
         self._counts: Counter[str] | None = None
@@ -109,7 +121,7 @@ class TargetIndex:
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
-        return (self.requests, self.heard, self.pods, self.held, self.sources)
+        return (self.requests, self.heard, self.pods, self.ended, self.held, self.sources)
 
     def loaded(self) -> None:
         """A chunk was loaded, so the counts must be made again."""
@@ -124,6 +136,8 @@ class TargetIndex:
     def ingest_pod(self, event: PodChanged | PodDeleted) -> None:
         """Take in a fact about a pod."""
         uid = event.pod.uid
+        if isinstance(event, PodChanged):
+            self._note_ended(event)
         old = self.pods.get(uid)
         before = "" if old is None else old.workload
         former = () if old is None else old.kills
@@ -144,6 +158,32 @@ class TargetIndex:
             self.pods.upsert(uid, PodOfWorkload(after, kills))
         else:
             self.pods.remove(uid)
+
+    def _note_ended(self, event: PodChanged) -> None:
+        workload = event.workload.key
+        known = self.ended.get(workload)
+        before = () if known is None else known.kills
+        # Nearly all pods are of workloads without such a kill, and show none.
+        if not before and event.phase is not PodPhase.FAILED:
+            return
+        after = condition_rules.of_ended_pods(event, before)
+        if after != before:
+            self._replace_ended(workload, after)
+
+    def _replace_ended(self, workload: str, kills: tuple[UnansweredKills, ...]) -> None:
+        if kills:
+            self.ended.upsert(workload, EndedPods(kills))
+        else:
+            self.ended.remove(workload)
+        self._changed.add(workload)
+
+    def forget_ended(self, at: datetime) -> None:
+        """Forget the kills of pods that ended too long ago for another one to be of the same loop."""
+        for workload, ended in list(self.ended.items()):
+            within = REMEMBERED_OF_JOBS if workload.split("/")[2] in ("Job", "Pod") else REMEMBERED
+            kept = tuple(kills for kills in ended.kills if at - kills.last < within)
+            if kept != ended.kills:
+                self._replace_ended(workload, kept)
 
     def ingest_update(self, event: UpdateRefused | ResizePlanned | EvictionPlanned) -> None:
         """Take in what the updater decided of a pod. It counts where the pod is killed for lack of memory."""
@@ -208,7 +248,7 @@ class TargetIndex:
     def _keeps(self, workload: str, targeted: Container[str]) -> bool:
         # Any other decision only shows that the recommender is running. Nothing is lost: it decides again, within its interval,
         # for a workload that gets a VPA, and at once after a kill.
-        return workload in self.requests or workload in targeted or workload in self._killed_pods
+        return workload in self.requests or workload in targeted or self._is_killed(workload)
 
     def ingest_requests(self, event: RequestsRecommended, turn: int, place: Place) -> None:
         """Take in a recommendation that was decided in this turn, if it is the newest."""
@@ -250,7 +290,8 @@ class TargetIndex:
     def kills(self, workload: str) -> list[UnansweredKills]:
         """The kills of a workload's containers that nobody has answered yet."""
         pods = (self.pods.get(uid) for uid in sorted(self._killed_pods.get(workload, ())))
-        return [kills for pod in pods if pod is not None for kills in pod.kills]
+        ended = self.ended.get(workload)
+        return [kills for pod in (*pods, ended) if pod is not None for kills in pod.kills]
 
     def loop(self, workload: str, governing: GoverningPolicy, heartbeat: Seconds, at: datetime) -> TargetBound | None:
         """What keeps a loop of OOM kills in a workload going, by what governs it; None where there is no such loop."""
@@ -264,7 +305,7 @@ class TargetIndex:
 
     def killed(self) -> list[str]:
         """The workloads with kills that nobody has answered yet."""
-        return list(self._killed_pods)
+        return sorted({*self._killed_pods, *self.ended})
 
     @property
     def _killed_pods(self) -> dict[str, set[str]]:
@@ -275,6 +316,9 @@ class TargetIndex:
                 if pod.kills:
                     self._killed.setdefault(pod.workload, set()).add(uid)
         return self._killed
+
+    def _is_killed(self, workload: str) -> bool:
+        return workload in self._killed_pods or workload in self.ended
 
     def _note_kills(self, uid: str, before: str, after: str) -> None:
         """A pod that belonged to the workload `before` has other kills; `after` is its workload, empty without kills."""
@@ -323,7 +367,7 @@ class TargetIndex:
         mine = ((key, requests.turn) for key, requests in self.requests.items() if self._partition_of(key) == partition)
         for workload, turn in mine:
             # Kept until this heartbeat although its last VPA went, because an object may be recreated.
-            wanted = workload in targeted or workload in self._killed_pods
+            wanted = workload in targeted or self._is_killed(workload)
             if not wanted or self._silent(workload, turn, heartbeat):
                 yield workload
 

@@ -13,6 +13,7 @@ from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, OF_RANGES, me
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill
+from schemas.decisions.recommendations import TargetCuts
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
 from schemas.policies.vertical import ContainerMode
 
@@ -92,6 +93,15 @@ def bound_of_init(pod: PodChanged, at: datetime, within: timedelta) -> str:
         if run is not None and seen.restarts >= LEAST_RESTARTS and abs(at - run.ended) < within:
             return f"{unhelped(seen.name)}: {OF_INIT_CONTAINERS.clause}"
     return ""
+
+
+def bound_without_advice(pod: PodChanged, policy: PolicyRecord, at: datetime, within: timedelta) -> str:
+    """What keeps a container in such a loop from getting more where nothing is recommended for its pod; empty where none is."""
+    name = looping(killed := recently_killed(pod, at, within))
+    seen = next((seen for seen in killed if seen.name == name), None)
+    if seen is None:
+        return ""
+    return f"{unhelped(name)}: {memory_bound(None, bounds(policy, name), seen.limits.memory, TargetCuts()).clause}"
 
 
 def looping(killed: Iterable[ContainerSeen], restarts: int = LEAST_RESTARTS) -> str:

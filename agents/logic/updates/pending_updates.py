@@ -6,12 +6,14 @@ budget or the end of a cool-down, will be changed, and a pod that another guard 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from agents.logic.governing_policies import PolicyRecord
 from agents.logic.guards.guard_records import WAITING
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import cap_sentences, startup_boosts, successor_nodes, update_guards
+from agents.logic.updates import cap_sentences, oom_loops, startup_boosts, successor_nodes, update_guards
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.successor_nodes import SuccessorRoom
 from agents.logic.updates.update_constraints import ClusterSituation
@@ -63,6 +65,7 @@ class NoChange(StrEnum):
     UNGOVERNED = "have no policy and no VPA"
     FOREIGN = "have a VPA that another recommender serves"
     BOOSTED = "have a startup boost"
+    KILLED = "are OOM-killed again and again"
     NOT_RECOMMENDED = "have no recommendation yet"
     PLANNED = "have a plan that is open"
     REVERTED = "request what a revert put back"
@@ -112,6 +115,8 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     if boosted is not None and not boosted.over:
         until = "its pod is ready" if boosted.next is None else f"{times.from_ms(boosted.next):%H:%M:%S}"
         yield NoChange.BOOSTED, f"it has a startup boost, which lasts until {until}"
+    if loop := loop_without_advice(updater, pod.fact, policy):
+        yield NoChange.KILLED, loop
     if updater.clusters.wanted(workload, now) is None:
         yield NoChange.NOT_RECOMMENDED, f"there is no recommendation for '{workload}' yet"
     if (planned := _planned(updater, uid)) is not None:
@@ -122,6 +127,15 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     beyond = () if recommended is None else cap_sentences.of_bounds(recommended, policy)
     more = "".join(f"; {sentence}" for sentence in beyond)
     yield NoChange.FITTING, f"its requests lie within the recommended bounds, so it need not be changed{more}"
+
+
+def loop_without_advice(updater: Updater, pod: PodChanged, policy: PolicyRecord) -> str:
+    """What keeps a loop of OOM kills going in a container for which nothing is recommended; empty where there is none."""
+    at, within = times.from_ms(updater.turn), timedelta(seconds=updater.settings.quick_oom)
+    if loop := oom_loops.bound_of_init(pod, at, within):
+        return loop
+    advised = updater.clusters.wanted(pod.workload.key, updater.turn) is not None
+    return "" if advised else oom_loops.bound_without_advice(pod, policy, at, within)
 
 
 def _of_itself(pod: PodChanged) -> Iterator[tuple[NoChange, str]]:

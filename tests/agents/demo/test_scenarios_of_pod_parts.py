@@ -16,7 +16,7 @@ from tests.support.kept_scenario import events_of
 SCENARIO = """
 length: {length}
 budget: 0.5
-mode: {mode}
+mode: '{mode}'
 nodes: {{count: 2, cpu: 8, memory: 16Gi}}
 settings: {{updates.warm_up: 300}}
 workloads:
@@ -71,6 +71,27 @@ def there(events: list[Event]) -> list[PodChanged]:
     newest = {event.pod.uid: event for event in events if isinstance(event, PodChanged)}
     gone = {event.pod.uid for event in events if isinstance(event, PodDeleted)}
     return [event for uid, event in newest.items() if uid not in gone]
+
+
+def answers(folder: Path, capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
+    """The lines of a command on the log that was kept."""
+    capsys.readouterr()
+    assert cli.run([*command, "--log", str(folder / "kept" / "log.jsonl")]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job", "Rollout"])
+@pytest.mark.parametrize(("name", "loop"), [("migrate", INIT_LOOP), ("proxy", SIDECAR_LOOP)])
+@pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "Initial", "Off"])
+def test_a_loop_of_kills_outside_the_containers_has_a_row_in_each_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, mode: str, name: str, loop: str, kind: str
+) -> None:
+    play(tmp_path, f"{loop}\n  kind: {kind}", mode=mode)
+    said = f"ontainer '{name}' is OOM-killed again and again and gets no more memory: it is an init container"
+    rows = [*answers(tmp_path, capsys, "why-not", "workload", f"shop/{kind}/web"), "", *answers(tmp_path, capsys, "status")]
+    why, status = rows[: rows.index("")], rows[rows.index("") :]
+    assert all(said in row for row in why), why
+    assert any(said in row and "memory limited" in row for row in status), status
 
 
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate", "Recreate"])

@@ -18,12 +18,14 @@ from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, MemoryLimitFound, VpaConditionsDecided
-from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
+from schemas.names import Amounts
 from schemas.policies.control import StageRulesChanged, rules_version
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.units import Bytes
 from tests.support.cluster_events import turn
 from tests.support.status_scene import AT, HOUR, START, gone, pod, said, vpa
 
@@ -54,6 +56,14 @@ def killed(name: str, target: str, minute: int) -> PodChanged:
     """A pod whose only container was OOM-killed then."""
     run = ContainerRun(AT + timedelta(minutes=minute), reason=OOM_KILLED)
     return replace(pod(name, target), containers=(ContainerSeen("app", last_run=run),))
+
+
+def ended(target: str, minute: int, memory: int | None = None, phase: PodPhase = PodPhase.FAILED) -> PodChanged:
+    """A pod of its own that ended then, by an OOM kill or well; `memory` is what it had, in bytes."""
+    at = AT + timedelta(minutes=minute)
+    run = ContainerRun(at, reason=OOM_KILLED if phase is PodPhase.FAILED else "Completed")
+    seen = ContainerSeen("app", Amounts(None, Bytes(memory) if memory else None), last_run=run)
+    return replace(pod(f"p-{minute}", target), phase=phase, containers=(seen,), created=at - timedelta(minutes=1))
 
 
 def decided(stage: VpaConditions, number: int, *events: Event) -> list[Event]:
@@ -225,6 +235,41 @@ def test_a_workload_of_a_policy_of_ours_that_is_killed_in_a_loop_has_its_bound_t
     assert limits(stage, START + 22 * minute, gone("p", "x")) == [("x", "")]
 
 
+NIGHT = 24 * 60
+
+
+def after(stage: VpaConditions, minute: int, *events: Event) -> list[tuple[str, str]]:
+    return limits(stage, START + minute * 60_000, *events, said("x", turn=START + minute * 60_000))
+
+
+def test_pods_that_end_by_their_kill_each_night_are_one_loop_until_a_night_is_left_out() -> None:
+    stage = open_stage()
+    assert after(stage, 0, VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.OFF), ended("x", 0)) == []
+    assert after(stage, 1, gone("p-0", "x")) == []
+    assert after(stage, NIGHT, ended("x", NIGHT)) == [("x", "UpdateMode")]
+    assert after(stage, NIGHT + 1, gone(f"p-{NIGHT}", "x")) == []
+    assert after(stage, 2 * NIGHT, ended("x", 2 * NIGHT)) == []
+    assert after(stage, 4 * NIGHT - 1, pod("other", "y")) == []
+    assert after(stage, 4 * NIGHT, ended("x", NIGHT), pod("other", "x")) == [("x", "")], "an old pod that is told again is old"
+
+
+@pytest.mark.parametrize("answer", [ended("x", 40, 1 << 20), ended("x", 40, phase=PodPhase.SUCCEEDED)])
+def test_a_pod_with_more_or_one_that_ends_well_ends_the_loop_of_those_before(answer: PodChanged) -> None:
+    stage = open_stage()
+    after(stage, 0, VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.OFF), ended("x", 0))
+    assert after(stage, 20, ended("x", 20)) == [("x", "UpdateMode")]
+    assert after(stage, 40, answer) == [("x", "")]
+
+
+def test_of_pods_that_end_mode_initial_is_no_bound_and_one_kill_is_forgotten() -> None:
+    stage = open_stage()
+    after(stage, 0, VerticalPolicyChanged(AT, "demo/*", "1", UpdateMode.INITIAL), ended("x", 0), killed("q", "y", 0))
+    assert after(stage, 20, ended("x", 20), killed("q", "y", 20), said("y")) == [("x", "NotApplied"), ("y", "UpdateMode")]
+    assert len(stage.targets.ended) == 1
+    after(stage, 16 * NIGHT, gone("p-0", "x"))
+    assert len(stage.targets.ended) == 0
+
+
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
 def test_what_holds_back_a_killed_pod_is_named_as_everywhere_until_it_is_planned_for(guard: GuardRecord) -> None:
     def update(kind: type[UpdateRefused | ResizePlanned], name: str, **fields: Any) -> Any:
@@ -283,6 +328,7 @@ events = st.lists(
     | st.builds(pod, st.sampled_from("pq"), st.sampled_from(TARGETS))
     | st.builds(killed, st.sampled_from("pq"), st.sampled_from(TARGETS), st.integers(-30, 300))
     | st.builds(gone, st.sampled_from("pq"), st.just("x"))
+    | st.builds(ended, st.sampled_from(TARGETS), st.integers(-30, 300), st.none() | st.just(1 << 20), st.sampled_from(PodPhase))
     | st.builds(SourceReported, st.just(AT), st.just("demo"), st.just("kube"), st.sampled_from([(), ("pod-changes",)]))
     | st.builds(
         said,
