@@ -84,6 +84,8 @@ def _oom(value: object) -> str:
         return "none"
     request = _amount("memory", kill.get("memory_request"))
     counted = "" if kill.get("counted") is not False else ", not counted"
+    if (most := kill.get("pod_limit")) is not None:
+        counted = f", at its pod's own limit of {_amount('memory', most)}{counted}"
     return f"{_time(kill.get('at'))}, container {kill.get('container')} of {kill.get('pod')}, which requested {request}{counted}"
 
 

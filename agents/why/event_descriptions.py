@@ -122,6 +122,7 @@ def _last_oom(kill: LastOomKill | None) -> Mapping[str, object] | None:
         "memory_request": kill.memory_request,
         "counted": kill.counted,
         "place": str(kill.place),
+        **({"pod_limit": kill.pod_limit} if kill.pod_limit is not None else {}),
     }
 
 

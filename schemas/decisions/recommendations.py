@@ -39,6 +39,8 @@ class LastOomKill:
     memory_request: Bytes | None
     counted: bool
     place: Place
+    pod_limit: Bytes | None = None
+    """The memory limit of its pod itself, where it was killed at that and not at one of its own."""
 
 
 class OomSourceState(StrEnum):

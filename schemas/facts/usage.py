@@ -40,7 +40,7 @@ class MetricsScraped:
 
 @dataclass(frozen=True, slots=True)
 class ContainerOOMKilled:
-    """The kernel killed a container that reached its memory limit. Deduplicated by pod uid, container and restart count."""
+    """The kernel killed a container that reached a memory limit. Deduplicated by pod uid, container and restart count."""
 
     at: datetime
     workload: Workload
@@ -54,6 +54,13 @@ class ContainerOOMKilled:
     """The use that an eviction for lack of memory reports; it counts instead of the request."""
     started: datetime | None = None
     """When the run began that the kill ended; None where nobody says."""
+    pod_limit: Bytes | None = None
+    """The memory limit of the pod itself, for all its containers together; None where it has none."""
+
+    @property
+    def at_pod_limit(self) -> Bytes | None:
+        """The limit of the pod itself, where the container has none that it could have reached; else None."""
+        return self.pod_limit if self.memory_limit is None and self.memory_used is None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,4 +136,5 @@ def oom_killed(pod: Pod, kill: OOMKill, killed: ContainerSeen) -> ContainerOOMKi
         memory_request=killed.requests.memory,
         memory_limit=killed.limits.memory,
         started=kill.started,
+        pod_limit=pod.limits.memory,
     )

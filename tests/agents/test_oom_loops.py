@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.demo.demo_settings import START
-from schemas.decisions.pod_updates import ResizePlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.vpa_conditions import ConditionStatus
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitType
@@ -156,6 +156,20 @@ def test_resizes_that_come_to_nothing_are_tried_less_and_less_often_and_the_loop
     assert len(planned) <= 3 * 9  # before: 3 in each quarter of a minute
     said = [each.reason for each in world.refusals if each.guard == "oom-bound"]
     assert "came to nothing (container 'side' uses 734003200 bytes of memory" in said[-1]
+
+
+@pytest.mark.parametrize("mode", UpdateMode)
+def test_kills_at_the_limit_of_the_pod_itself_raise_no_container_beyond_it_and_are_no_reason_to_change_it(
+    mode: UpdateMode,
+) -> None:
+    own, containers = Amounts(None, Bytes(500 * MIB)), (template("app", 900, 0, 300, None), template("log", 20, 0, 50, 100))
+    world = OomWorld(3, containers, mode, own=own, vpa=True, hours=1.0).play()
+    assert len(world.kills) > 20
+    targets = [each.target.memory or 0 for said in world.recommendations for each in said.containers]
+    assert max(targets) < 1.22 * 500 * MIB, "the margin and the end of a bucket lie beyond what counted"
+    assert world.bound == "PodLimit"
+    changed = [each for each in world.events if isinstance(each, ResizePlanned | EvictionPlanned)]
+    assert not any("OOM" in str(each.because["why"]) for each in changed)
 
 
 @pytest.mark.parametrize("mode", MODES)

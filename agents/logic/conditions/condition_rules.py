@@ -7,11 +7,11 @@ facts, which are ours. A condition keeps the time of its last flip.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from agents.logic.governing_policies import container_policy
 from agents.logic.guards.guard_records import in_words
-from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, TargetBound, memory_bound, unhelped
+from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, TargetBound, memory_bound, of_pod_limit, unhelped
 from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
@@ -148,8 +148,8 @@ class UnansweredKills:
     """OOM kills of one container of a pod under the memory that it has now.
 
     `last` is the end of its last run. `first` is None as long as that was killed under other amounts. `init`: it is an init
-    container. `resize` is that of the pod. `before`: when the pod before was killed, of a workload whose pods end by such a kill;
-    None of a pod that runs on.
+    container. `resize` is that of the pod. `pod_limit`: the limit of the pod itself, where the container has none. `before`: when
+    the pod before was killed, of a workload whose pods end by such a kill; None of a pod that runs on.
     """
 
     container: str
@@ -160,6 +160,7 @@ class UnansweredKills:
     init: bool = False
     resize: ResizeState = ResizeState.NONE
     before: datetime | None = None
+    pod_limit: Bytes | None = None
 
     def goes_on(self, at: datetime) -> bool:
         """Whether it is a loop, still at the time `at`."""
@@ -172,10 +173,19 @@ def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[Unanswe
     """The kills of a pod's containers. `before`: those that were known of it."""
     former = {kills.container: kills for kills in before}
     return tuple(
-        replace(_kills(pod, seen, seen.last_run.ended, former.get(seen.name)), init=seen in pod.init_containers)
+        replace(_kills(pod, seen, seen.last_run.ended, former.get(seen.name)), **_of_pod(pod, seen))
         for seen in (*pod.containers, *pod.init_containers)
         if seen.last_run is not None and seen.last_run.killed_for_memory
     )
+
+
+class _OfPod(TypedDict):
+    init: bool
+    pod_limit: Bytes | None
+
+
+def _of_pod(pod: PodChanged, seen: ContainerSeen) -> _OfPod:
+    return _OfPod(init=seen in pod.init_containers, pod_limit=pod.limits.memory if seen.limits.memory is None else None)
 
 
 def of_ended_pods(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
@@ -192,9 +202,8 @@ def of_ended_pods(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[U
             if former is None or run.ended > former.last:
                 first = former.first if former is not None and same else run.ended
                 previous = former.last if former is not None and same else run.ended
-                init = seen in pod.init_containers
                 amounts = seen.requests.memory, seen.limits.memory
-                kills[seen.name] = UnansweredKills(seen.name, *amounts, first, run.ended, init=init, before=previous)
+                kills[seen.name] = UnansweredKills(seen.name, *amounts, first, run.ended, before=previous, **_of_pod(pod, seen))
         # A newer pod that ended well, or has other amounts, is an answer.
         elif former is not None and pod.created > former.last and (not same or pod.phase is PodPhase.SUCCEEDED):
             del kills[seen.name]
@@ -235,9 +244,10 @@ def condition_of(
 def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowledge) -> TargetBound:
     advised = next((entry for entry in known.containers if entry.container == loop.container), None)
     policy = container_policy(governing.containers, loop.container)
-    # No recommendation is made for init containers, by upstream as by us, so none of the rest can be the cause.
-    if loop.init:
-        return OF_INIT_CONTAINERS
+    # No recommendation is made for init containers, by upstream as by us, nor for pods as a whole, so none of the rest can be the
+    # cause.
+    if loop.pod_limit is not None or loop.init:
+        return OF_INIT_CONTAINERS if loop.pod_limit is None else of_pod_limit(loop.pod_limit)
     # Pods that end are followed by others, to which mode Initial gives what is recommended.
     if governing.update_mode is UpdateMode.OFF or (governing.update_mode is UpdateMode.INITIAL and loop.before is None):
         return TargetBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")

@@ -237,6 +237,13 @@ OF_INIT_CONTAINERS = TargetBound(
 """The bound of init containers, those that run on as sidecars among them."""
 
 
+def of_pod_limit(limit: Bytes) -> TargetBound:
+    """The bound of a container without a limit of its own, in a pod that has this one for all its containers together."""
+    return TargetBound(
+        "PodLimit", f"it has no limit of its own, and was killed at its pod's, {bytes_text(limit)}; raise the pod's own limit"
+    )
+
+
 def unhelped(container: str) -> str:
     """The beginning of a sentence that says what keeps a loop of kills going."""
     return f"container '{container}' is OOM-killed again and again and gets no more memory"

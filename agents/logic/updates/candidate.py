@@ -177,13 +177,16 @@ def candidate(situation: PodSituation) -> Candidate | None:
 
 def _bound(situation: PodSituation) -> str:
     """What keeps a container of the pod that is killed again and again from getting more memory; empty where none is."""
+    within = timedelta(seconds=situation.settings.quick_oom)
+    if bound := oom_loops.bound_beyond_advice(situation.pod.fact, situation.at, within):
+        return bound
     killed = _recently_killed(situation)
     if killed:
         acted = None if situation.history.acted is None else times.from_ms(situation.history.acted)
         bound = oom_loops.bound(situation.pod.fact, killed, situation.advice, situation.policy, _counts(situation), acted=acted)
         if bound:
             return bound
-    return oom_loops.bound_of_init(situation.pod.fact, situation.at, timedelta(seconds=situation.settings.quick_oom))
+    return ""
 
 
 def _recently_killed(situation: PodSituation) -> list[ContainerSeen]:
@@ -223,8 +226,9 @@ def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     fact, settings, counts = situation.pod.fact, situation.settings, _counts(situation)
     killed = [seen for seen in _recently_killed(situation) if counts(seen.name)]
     if killed and not situation.upstream:
-        # A kill is no reason to take memory away, nor to change anything else.
-        killed = [seen for seen in killed if oom_loops.short(seen, situation.advice)]
+        # A kill is no reason to take memory away, nor to change anything else, nor to give more where that helps nobody.
+        helped = (seen for seen in killed if oom_loops.at_pod_limit(fact, seen) is None)
+        killed = [seen for seen in helped if oom_loops.short(seen, situation.advice)]
     kills = [oom_loops.kill(fact, seen, situation.at) for seen in killed]
     quick = update_priority.quick_kill(kills, timedelta(seconds=settings.quick_oom), counts)
     age = None if fact.started is None else situation.at - fact.started

@@ -130,9 +130,9 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
 
 
 def loop_without_advice(updater: Updater, pod: PodChanged, policy: PolicyRecord) -> str:
-    """What keeps a loop of OOM kills going in a container for which nothing is recommended; empty where there is none."""
+    """What keeps a loop of OOM kills going that no recommendation can end, or where there is none; empty without such a loop."""
     at, within = times.from_ms(updater.turn), timedelta(seconds=updater.settings.quick_oom)
-    if loop := oom_loops.bound_of_init(pod, at, within):
+    if loop := oom_loops.bound_beyond_advice(pod, at, within):
         return loop
     advised = updater.clusters.wanted(pod.workload.key, updater.turn) is not None
     return "" if advised else oom_loops.bound_without_advice(pod, policy, at, within)

@@ -5,6 +5,7 @@ Scrapes are folded whole. What is absent (NaN) is absent and not zero. The calle
 and whether it counts at all. Which usage is too old to count follows upstream's rules.
 """
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -96,10 +97,11 @@ _CONTAINERS = {
 
 @dataclass(frozen=True, slots=True)
 class OomBump:
-    """What an OOM kill adds: needed = max(used + minimum, int(used * ratio))."""
+    """What an OOM kill adds: needed = max(used + minimum, int(used * ratio)), and not more than `most`."""
 
     ratio: float
     minimum: float
+    most: float = math.inf
 
 
 class ContainerUsage:
@@ -193,7 +195,7 @@ class ContainerUsage:
         # A container that was killed early in a window has shown less than it had asked for.
         used = max(requested, float(self.containers.floats("peak")[row]))
         # Upstream's RecordOOM (pkg/recommender/model/container.go), which cuts the product to whole bytes.
-        needed = max(used + bump.minimum, min(float(int(used * bump.ratio)), AMOUNT_LIMIT))
+        needed = min(max(used + bump.minimum, min(float(int(used * bump.ratio)), AMOUNT_LIMIT)), max(bump.most, used))
         self.peaks.kill(row, aggregate, needed, at)
         self.aggregates["changed"][aggregate] = self.turn
         self.aggregates.touch([aggregate])

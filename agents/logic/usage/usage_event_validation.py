@@ -37,7 +37,7 @@ def reasons(event: Event) -> Iterator[str]:
                 yield from bounds.amounts(f"boosted[{i}].requests", boosted.requests)
                 yield from bounds.amounts(f"boosted[{i}].limits", boosted.limits)
         case ContainerOOMKilled():
-            for name in ("memory_request", "memory_limit", "memory_used"):
+            for name in ("memory_request", "memory_limit", "memory_used", "pod_limit"):
                 yield from bounds.number(name, getattr(event, name), bounds.MOST_BYTES)
         case CheckpointSeen():
             yield from _checkpoint(event)

@@ -51,7 +51,7 @@ class IngestedOomKill:
     def described(self) -> LastOomKill:
         """Its form in a decision."""
         kill = self.event
-        return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, self.counted, self.place)
+        return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, self.counted, self.place, kill.at_pod_limit)
 
 
 @dataclass(frozen=True, slots=True)

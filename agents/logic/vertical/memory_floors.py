@@ -57,7 +57,8 @@ class MemoryFloors:
     def killed(self, event: ContainerOOMKilled, used: float, now: int) -> None:
         """A container was killed. `used`: the most that it is known to have used, in bytes."""
         ran = None if event.started is None else (event.at - event.started).total_seconds()
-        if ran is None or not 0 <= ran < self._quick:
+        # At a limit of the pod itself more for one of its containers helps nobody, and what others of it use is not its need.
+        if ran is None or not 0 <= ran < self._quick or event.at_pod_limit is not None:
             return
         key = f"{event.workload.key}/{event.container}"
         before = self.floor(key, now)

@@ -202,8 +202,12 @@ class UsageIngest:
         ratio = self.settings.oom_ratio if entry.oom_ratio is None else entry.oom_ratio
         least = self.settings.oom_minimum if entry.oom_minimum is None else entry.oom_minimum
         used = event.memory_request if event.memory_used is None else event.memory_used
+        bump, at_pod_limit = OomBump(ratio, least), event.at_pod_limit
+        # All containers of the pod together had as much as it may have. What this one requests has nothing to do with that.
+        if at_pod_limit is not None:
+            used, bump = None, OomBump(ratio, least, float(at_pod_limit))
         key = (workload, event.pod.name, event.container)
-        return self.usage.kill(key, float(used or 0), event.at.timestamp(), OomBump(ratio, least))
+        return self.usage.kill(key, float(used or 0), event.at.timestamp(), bump)
 
     def peak(self, event: ContainerOOMKilled) -> float:
         """The most memory that a killed container is known to have used in its window, in bytes."""

@@ -68,7 +68,7 @@ def is_surely_good(event: Event) -> bool:
     pods, kill, source = event.pods, event.last_oom, event.oom_source
     return (
         event.at.tzinfo is UTC
-        and (kill is None or (kill.at.tzinfo is UTC and type(kill.memory_request) in (int, NoneType)))
+        and (kill is None or (kill.at.tzinfo is UTC and {type(kill.memory_request), type(kill.pod_limit)} <= {int, NoneType}))
         and (source is None or source.at is None or source.at.tzinfo is UTC)
         and event.at.year in bounds.YEARS
         and len(event.id) <= bounds.MOST_TEXT

@@ -142,12 +142,16 @@ def test_new_pods_get_what_their_own_requests_have_room_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate", "Recreate"])
-def test_a_loop_of_kills_at_the_pods_own_limit_is_said_to_be_kept_by_it(tmp_path: Path, mode: str) -> None:
+def test_a_loop_of_kills_at_the_pods_own_limit_is_said_to_be_kept_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
     events = play(tmp_path, OWN_LIMIT, mode=mode, needs=900)
     [said] = [event for event in events if isinstance(event, MemoryLimitFound)]
-    assert "are above 500Mi, the pod's own request" in said.message
+    assert said.reason == "PodLimit"
+    assert "it has no limit of its own, and was killed at its pod's, 500.0 MiB; raise the pod's own limit" in said.message
     assert sum(isinstance(event, ContainerOOMKilled) for event in events) > 20
     assert len(planned(events)) <= 8, "each twice at most, for more within what the pod has"
+    assert "web' is OOM-killed again and again" in answers(tmp_path, capsys, "why-not", "shop/Deployment/web")[0]
     assert not failed(events)
 
 

@@ -71,6 +71,12 @@ def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_coun
     ]
 
 
+def test_a_kill_at_the_limit_of_the_pod_itself_is_told_as_one() -> None:
+    kill = {**FOUND["last_oom"], "pod_limit": 500 * MIB}  # type: ignore[dict-item]  # a mapping
+    told = [line for line in because_texts.in_words({**FOUND, "last_oom": kill}) if line.startswith("last OOM kill")]
+    assert told[0].endswith("which requested 400.0 MiB, at its pod's own limit of 500.0 MiB")
+
+
 def test_a_cpu_percentile_is_shown_as_the_sum_takes_it_in_whole_millicores() -> None:
     # upstream cuts 125.8m to 125m and adds int(125 * 0.15) = 18: the target is 143m
     percentiles = {"lower": 0.1102656, "target": 0.1257789, "upper": 0.1257789}

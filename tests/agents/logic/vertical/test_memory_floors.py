@@ -1,5 +1,6 @@
 """What a kill soon after a start does to the least memory that is recommended."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from agents.logic.vertical.memory_floors import AT_ONCE, SETTLES, MemoryFloors
@@ -41,7 +42,9 @@ def test_a_kill_under_no_more_than_was_tried_before_says_nothing_new() -> None:
     assert least(floors(kill(GIB), kill(GIB), kill(GIB // 2))) == 2 * GIB
 
 
-def test_kills_after_long_runs_of_unknown_length_or_without_a_request_give_no_floor() -> None:
+def test_kills_after_long_runs_of_unknown_length_without_a_request_or_at_the_pods_limit_give_no_floor() -> None:
+    at_pods = replace(kill(GIB), memory_limit=None, pod_limit=Bytes(2 * GIB))
+    assert (least(floors(at_pods)), least(floors(replace(at_pods, pod_limit=None)))) == (None, 2 * GIB)
     assert [least(floors(kill(*said))) for said in ((GIB, 600.0), (GIB, None), (None,), (GIB, -1.0))] == [None] * 4
     assert least(floors(kill(GIB), quick=0.0)) is None
 

@@ -115,6 +115,20 @@ def test_an_oom_kill_is_answered_in_its_own_turn() -> None:
     assert decided[0].event.last_oom.pod.uid == "u"
 
 
+def test_a_kill_at_the_limit_of_the_pod_itself_counts_by_what_was_used_and_never_beyond_that_limit() -> None:
+    most = 550 * 2**20
+    for limit, expected in ((most, most), (2 * most, 600 * 2**20)):
+        stage = open_stage()
+        steady(stage, 10)
+        number = START + 9 * MINUTE + 500
+        at_pods = ContainerOOMKilled(when(number), API, PodName("web", "a", "u"), "app", 1, 10**9, None, pod_limit=limit)
+        for own in (at_pods, replace(at_pods, restarts=2, started=when(number - 1000))):
+            decided = stage.step(turn(number := number + 1, oom_events=[own]))[0]
+        # 500 MiB were used, of which 100 MiB more is upstream's bump; the margin and the bucket's end come to 22 % at most.
+        assert expected < decided.event.containers[0].target.memory < 1.22 * expected
+        assert decided.event.last_oom.pod_limit == limit
+
+
 @pytest.mark.parametrize("late", [0, 1, 90])
 def test_an_oom_kill_counts_though_its_pod_is_gone_by_then(late: int) -> None:
     stage = open_stage()
