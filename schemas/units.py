@@ -55,3 +55,20 @@ def bytes_text(size: float) -> str:
         size_unit for size_unit in _SIZES if round(abs(size) / size_unit[1], size_unit[2]) < size_unit[3]
     )
     return f"{size / scale:,.{digits}f} {unit}"
+
+
+def amount_text(resource: str, amount: float) -> str:
+    """An amount of a resource, or of what a quota bounds, for people: cores, bytes, or pieces of anything else."""
+    kind = resource.rpartition(".")[2]
+    if kind == "cpu":
+        return cpu_text(amount)
+    sized = kind in ("memory", "storage", "ephemeral-storage") or kind.startswith("hugepages-")
+    return bytes_text(amount) if sized else f"{amount:g}"
+
+
+def amount_texts(resource: str, *amounts: float) -> list[str]:
+    """The same of amounts that stand beside each other: in all digits where two that differ would look alike."""
+    texts = [amount_text(resource, amount) for amount in amounts]
+    if len(set(texts)) == len(set(amounts)):
+        return texts
+    return [f"{amount * 1000:,.6g}m" if resource.endswith("cpu") else f"{amount:,.0f} B" for amount in amounts]

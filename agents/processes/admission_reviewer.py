@@ -20,7 +20,7 @@ from agents.logic.admission.admission_review import Lookup, Reply, Unresolved
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import AdmissionSettings, Vpa
 from agents.logic.resources.limit_ranges import Ranges
-from agents.logic.resources.resource_lists import Resources
+from agents.logic.resources.resource_lists import Resources, in_words
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import SettingsCache, UpdaterProfile, UpdateRules
@@ -356,7 +356,7 @@ def _change(change: ContainerChange) -> str:
 def _amounts(kind: str, before: Resources, after: Resources) -> list[str]:
     texts = []
     for name, amount in sorted(after.items()):
-        old = before.get(name)
-        was = "" if old is None or old.nano == amount.nano else f" (was {old.text})"
-        texts.append(f"{name} {kind} {amount.text}{was}")
+        old = before.get(name) or amount
+        text, former = in_words(name, amount.nano, old.nano)
+        texts.append(f"{name} {kind} {text}" + (f" (was {former})" if old.nano != amount.nano else ""))
     return texts

@@ -104,7 +104,8 @@ class Evictions:
         seen = {container.name: container.requests for container in pod.containers}
         now = {name: seen.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
-            reason = f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}"
+            requests, expected = spelled(now, plan.expect)
+            reason = f"it moved: the pod requests {requests}, expected {expected}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
         # Before each eviction; upstream asks once a minute, and a webhook may go within one.
         if (objection := self._objection()) is not None:

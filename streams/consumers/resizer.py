@@ -17,7 +17,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, amount_texts
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing, record_resize, spelled
 from streams.clients.kube.quantities import meets, same
@@ -215,7 +215,8 @@ def _moved(pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
     for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
         now = {name: requests.get(name, Amounts()) for name in plan.expect}
         if not same(now, plan.expect):
-            reason = f"it moved: the pod {what} {spelled(now)}, expected {spelled(plan.expect)}"
+            amounts, expected = spelled(now, plan.expect)
+            reason = f"it moved: the pod {what} {amounts}, expected {expected}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     return None
 
@@ -237,7 +238,8 @@ def memory_refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> Hand
     for name, limit in lowered.items():
         memory = used.get(name, Amounts()).memory
         if memory is not None and memory > limit:
-            reason = f"container '{name}' uses {memory} bytes of memory, and its limit would be lowered to {limit}"
+            use, lowest = amount_texts("memory", memory, limit)
+            reason = f"container '{name}' uses {use} of memory, and its limit would be lowered to {lowest}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.BELOW_USE)
     return None
 

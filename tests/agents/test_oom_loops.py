@@ -155,7 +155,7 @@ def test_resizes_that_come_to_nothing_are_tried_less_and_less_often_and_the_loop
     planned = [each for each in world.events if isinstance(each, ResizePlanned)]
     assert len(planned) <= 3 * 9  # before: 3 in each quarter of a minute
     said = [each.reason for each in world.refusals if each.guard == "oom-bound"]
-    assert "came to nothing (container 'side' uses 734003200 bytes of memory" in said[-1]
+    assert "came to nothing (container 'side' uses 700.0 MiB of memory" in said[-1]
 
 
 @pytest.mark.parametrize("mode", UpdateMode)

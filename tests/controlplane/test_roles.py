@@ -420,7 +420,7 @@ def test_the_resizer_resizes_under_its_role(component: Component) -> None:
     assert component.done() == ["done"]
     found = component.world.ask.get(component.world.path("pods", pod.name))
     assert found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
-    message = "Pod was resized in place to requests app 250m 67108864; decision test/0/1/plan/r"
+    message = "Pod was resized in place to requests app 250m / 64.0 MiB; decision test/0/1/plan/r"
     assert component.told(pod.uid) == [("InPlaceResizedByVPA", "ullage-resizer", message)]
     component.stop(RESIZER, process)
 

@@ -40,6 +40,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.simulated.cluster_spec import MIB, ContainerTemplate, Load, LoadMoment, Shape, SimulatedDeployment, SimulatedNode
 from streams.simulated.demo_shop import ShopSettings
+from tests.support.kept_scenario import BARE, read_by_people
 
 GIB = 1 << 30
 KEY = "demo/shop/Deployment/api"
@@ -133,6 +134,8 @@ class OomWorld:
         for name in ("pod-changes", "pod-updates", "recommendations", "outcomes", "oom-events", "vpa-conditions"):
             records = log.poll({(day.topics.wire(name), 0): 0}, limit=10**6)
             self.events += [context.codec.decode(record) for record in records if not is_of_a_clock(record)]
+        bare = [text for event in self.events for text in read_by_people(event) if BARE.search(text)]
+        assert not bare, bare
         return self
 
     def _policy(self) -> VerticalPolicyChanged | VpaChanged:

@@ -14,7 +14,7 @@ from agents.logic.resources import pod_resources, quota_admission
 from agents.logic.resources.limit_ranges import NONE, Range, Ranges
 from agents.logic.resources.pod_resources import PodResources, Sums
 from agents.logic.resources.quota_admission import Excess, QuotaPod, Rule
-from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources
+from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, in_words
 from schemas import exact_quantity
 from schemas.exact_quantity import MOST, Form, Quantity
 from schemas.facts.update_facts import ResourceQuotaChanged
@@ -78,10 +78,12 @@ def _of_container(index: int, container: Container, most: Resources) -> Iterator
     for resource in (CPU, MEMORY):
         request, limit, own = ((amounts or {}).get(resource) for amounts in (container.requests, limits, most))
         if request is not None and limit is not None and request.nano > limit.nano:
-            why = f"{resource} request {request.text} of container '{container.name}' is above its limit {limit.text}"
+            asked, most_text = in_words(resource, request.nano, limit.nano)
+            why = f"{resource} request {asked} of container '{container.name}' is above its limit {most_text}"
             yield ("limit", str(index), resource), Excess(request.nano - limit.nano, why)
         if limit is not None and own is not None and limit.nano > own.nano:
-            why = f"{resource} limit {limit.text} of container '{container.name}' is above {own.text}, the pod's own limit"
+            asked, most_text = in_words(resource, limit.nano, own.nano)
+            why = f"{resource} limit {asked} of container '{container.name}' is above {most_text}, the pod's own limit"
             yield ("own limit", str(index), resource), Excess(limit.nano - own.nano, why)
 
 
@@ -90,8 +92,8 @@ def _of_sums(pod: PodResources) -> Iterator[tuple[Rule, Excess]]:
     total = pod_resources.requested(pod, own=False)
     for resource, own in (pod.requests or {}).items():
         if total.get(resource, 0) > own.nano:
-            asked = exact_quantity.of_nano(total[resource]).text
-            why = f"the containers' {resource} requests of {asked} are above {own.text}, the pod's own request"
+            asked, most = in_words(resource, total[resource], own.nano)
+            why = f"the containers' {resource} requests of {asked} are above {most}, the pod's own request"
             yield ("own request", resource), Excess(total[resource] - own.nano, why)
 
 
@@ -105,10 +107,18 @@ def _of_range(where: tuple[str, str], kind: str, bounding: Range, requests: Sums
             rule = f"{resource} {word}"
             if least is not None and (amount is not None or word == "request"):
                 by = _milli(least.nano) - _milli(amount) if amount is not None else _ABSENT
-                yield from _beyond((where[0], "least", rule), by, f"{rule} of {where[1]} is below {least.text}, {_RANGE} {kind}")
+                yield from _beyond(
+                    (where[0], "least", rule),
+                    by,
+                    f"{rule} of {where[1]} is below {in_words(resource, least.nano)[0]}, {_RANGE} {kind}",
+                )
             if most is not None and (amount is not None or word == "limit"):
                 by = _milli(amount) - _milli(most.nano) if amount is not None else _ABSENT
-                yield from _beyond((where[0], "most", rule), by, f"{rule} of {where[1]} is above {most.text}, {_RANGE} {kind}")
+                yield from _beyond(
+                    (where[0], "most", rule),
+                    by,
+                    f"{rule} of {where[1]} is above {in_words(resource, most.nano)[0]}, {_RANGE} {kind}",
+                )
         ratio = bounding.ratios.get(resource)
         if ratio is not None:
             by = _beyond_ratio(requests.get(resource), limits.get(resource), ratio)
@@ -117,6 +127,10 @@ def _of_range(where: tuple[str, str], kind: str, bounding: Range, requests: Sums
 
 
 _RANGE = "the bound of the namespace's LimitRange for"
+
+
+def _bound(resource: str, bound: Quantity, kind: str) -> str:
+    return f"{in_words(resource, bound.nano)[0]}, {_RANGE} {kind}"
 
 
 def _beyond(rule: Rule, by: int, why: str) -> Iterator[tuple[Rule, Excess]]:

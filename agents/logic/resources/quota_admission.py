@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from agents.logic.resources import pod_resources
 from agents.logic.resources.pod_resources import PodResources
-from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources
+from agents.logic.resources.resource_lists import CPU, MEMORY, Container, Resources, in_words
 from schemas import exact_quantity
 from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged
 
@@ -179,10 +179,11 @@ def _largest(after: Resources | None, before: Resources | None) -> Resources:
 
 
 def _exceeded(quota: ResourceQuotaChanged, name: str, amount: int, freed: int, times: int) -> str:
-    text = exact_quantity.of_nano(amount).text + (f" for {times} pods" if times > 1 else "")
-    free = f", {exact_quantity.of_nano(freed).text} of it by the pod that goes" if freed else ""
-    in_use = f"{quota.used[name]} is in use{free}"
-    return f"ResourceQuota '{quota.name}' allows {name} {quota.hard[name]}, {in_use}, and {text} is asked for"
+    hard, used = (exact_quantity.parse(text).nano for text in (quota.hard[name], quota.used[name]))
+    hard_text, used_text, text, freed_text = in_words(name, hard, used, amount, freed)
+    wanted = text + (f" for {times} pods" if times > 1 else "")
+    free = f", {freed_text} of it by the pod that goes" if freed else ""
+    return f"ResourceQuota '{quota.name}' allows {name} {hard_text}, {used_text} is in use{free}, and {wanted} is asked for"
 
 
 def _missing(quota: ResourceQuotaChanged, pod: PodResources) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas import exact_quantity
+from schemas import exact_quantity, units
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import MOST, ZERO, ZERO_BYTES, Form, Quantity
 from schemas.names import Amounts
@@ -43,6 +43,11 @@ def at(resources: Resources | None, resource: str) -> Quantity:
     if amount is not None:
         return amount
     return ZERO_BYTES if resource == MEMORY else ZERO
+
+
+def in_words(resource: str, *nanos: int) -> list[str]:
+    """Amounts of a resource in billionths, for people, who can tell those that differ apart."""
+    return units.amount_texts(resource, *(nano / 10**9 for nano in nanos))
 
 
 def read(value: object) -> dict[str, Quantity] | None:

@@ -18,7 +18,7 @@ from schemas.decisions.recommendations import ContainerRecommendation, TargetCut
 from schemas.exact_quantity import Quantity
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues
-from schemas.units import Bytes, Cores, bytes_text, cpu_text
+from schemas.units import Bytes, Cores, amount_text, bytes_text
 
 CappedAmounts = dict[str, Quantity]
 Bounds = tuple[CappedAmounts, CappedAmounts]
@@ -303,8 +303,3 @@ def _at_most(resource: str, target: float, policy: ContainerPolicy, whose: str) 
 def _recommended(advised: ContainerRecommendation) -> str:
     free = advised.uncapped.memory
     return "more would be recommended" if free is None else f"{bytes_text(free)} would be recommended"
-
-
-def amount_text(resource: str, amount: float) -> str:
-    """An amount with its unit."""
-    return cpu_text(amount) if resource == "cpu" else bytes_text(amount)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources.resource_lists import CPU
-from agents.logic.resources.target_caps import Cap, CapReason, amount_text, cut_by
+from agents.logic.resources.target_caps import Cap, CapReason, cut_by
 from agents.logic.updates.updater_records import NewestRecommendation
 from schemas.exact_quantity import Quantity
+from schemas.units import amount_text
 
 Caps = Mapping[str, tuple[Cap, ...]]
 """The steps that changed the targets of containers, by their names."""

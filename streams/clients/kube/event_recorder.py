@@ -14,9 +14,9 @@ import structlog
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.names import Amounts
+from schemas.units import amount_texts
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
-from streams.clients.kube.quantities import spell_amounts
 from streams.errors import EdgeError
 
 _log = structlog.get_logger(__name__)
@@ -97,9 +97,19 @@ def try_to_record(record: RecordEvent, event: ObjectEvent) -> None:
         _log.warning("an event was not written", reason=event.reason, decision=event.cause, error=str(error))
 
 
-def spelled(requests: Mapping[str, Amounts]) -> str:
-    """`web 250m 1048576, proxy nothing`: CPU in millicores, memory in bytes."""
-    return ", ".join(f"{name} {' '.join(spell_amounts(requests[name]).values()) or 'nothing'}" for name in sorted(requests))
+def spelled(*requests: Mapping[str, Amounts]) -> list[str]:
+    """`web 250m / 1.0 MiB, proxy nothing` of each of them, for people, who can tell those that differ apart."""
+    containers: list[list[str]] = [[] for _ in requests]
+    for name in sorted(requests[0]):
+        words: list[list[str]] = [[] for _ in requests]
+        for resource in ("cpu", "memory"):
+            amounts = [getattr(of_pod[name], resource) for of_pod in requests]
+            texts = iter(amount_texts(resource, *(amount for amount in amounts if amount is not None)))
+            for amount, row in zip(amounts, words, strict=True):
+                row.extend([] if amount is None else [next(texts)])
+        for row, container in zip(words, containers, strict=True):
+            container.append(f"{name} {' / '.join(row) or 'nothing'}")
+    return [", ".join(texts) for texts in containers]
 
 
 EVICTED_POD, EVICTED_OF_VPA, RESIZED_POD = "EvictedByVPA", "EvictedPod", "InPlaceResizedByVPA"
@@ -117,5 +127,5 @@ def record_eviction(record: RecordEvent, plan: EvictionPlanned) -> None:
 
 def record_resize(record: RecordEvent, plan: ResizePlanned) -> None:
     """The cluster accepted new amounts in place."""
-    message = f"Pod was resized in place to requests {spelled(plan.requests)}; decision {plan.id}"
+    message = f"Pod was resized in place to requests {spelled(plan.requests)[0]}; decision {plan.id}"
     try_to_record(record, ObjectEvent(plan.subject, RESIZED_POD, message, plan.id))

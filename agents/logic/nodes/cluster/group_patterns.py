@@ -29,6 +29,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
+from schemas import units
 from schemas.facts.nodes import NodeDetailsChanged, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
@@ -134,8 +135,9 @@ def differences(known: LearnedPattern) -> Iterator[str]:
 
 
 def amount_text(name: str, amount: int) -> str:
-    """An amount of a resource for people: cores, and whatever else a resource is counted in."""
-    return f"{amount / 1000:g}" if name == CPU else str(amount)
+    """An amount of a resource for people."""
+    # The scheduler's amounts, in which CPU is in thousandths.
+    return units.amount_text(name, amount / 1000 if name == CPU else amount)
 
 
 # Patterns

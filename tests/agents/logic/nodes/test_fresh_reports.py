@@ -174,4 +174,4 @@ def test_a_group_without_nodes_has_the_disk_that_its_template_names(disk: dict[s
     run.run(12.0)
     assert run.grown == grown
     said = [refusal.reason for refusal in run.of(ScaleRefused)]
-    assert grown or said[0].endswith("a new node has 0 ephemeral-storage, and each of the pods asks for 10737418240")
+    assert grown or said[0].endswith("a new node has 0 MiB ephemeral-storage, and each of the pods asks for 10.00 GiB")

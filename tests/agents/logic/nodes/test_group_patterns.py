@@ -89,13 +89,13 @@ PROMISED = NodeTemplateSeen({X: "y", "topology.kubernetes.io/zone": "zone-a"}, (
             {"cpu": 3000},
             group(),
             {"allocatable": {**SIZE, "cpu": 2900}},
-            "its 2.9 of cpu are fewer than the 4 that were expected",
+            "its 2900m of cpu are fewer than the 4000m that were expected",
         ),
         (
             {"cpu": 6000},
             group(template=NodeTemplateSeen({}, (), BIG, BIG)),
             {},
-            "its 4 of cpu are fewer than the 8 that were expected",
+            "its 4000m of cpu are fewer than the 8000m that were expected",
         ),
         (
             {},
@@ -107,13 +107,13 @@ PROMISED = NodeTemplateSeen({X: "y", "topology.kubernetes.io/zone": "zone-a"}, (
             {"cpu": 3500},
             group(),
             {"pods": [STATIC, pod("s", "static", node="n")]},
-            "node 'new1' has 4 cpu, of which its own pods take 1",
+            "node 'new1' has 4000m cpu, of which its own pods take 1000m",
         ),
         (
             {"cpu": 3700},
             group(),
             {"pods": [DAEMON, replace(controller("agent", 0), kind="DaemonSet"), pod("d", "agent", node="n")]},
-            "node 'new1' has 4 cpu, of which its own pods take 0.5, and each of the pods asks for 3.7",
+            "node 'new1' has 4000m cpu, of which its own pods take 500m, and each of the pods asks for 3700m",
         ),
     ],
     ids=["label", "less than promised", "smaller type", "taint", "static pod", "DaemonSet"],
@@ -137,7 +137,7 @@ def test_a_node_that_only_its_static_pod_uses_goes_once_and_no_further_one_comes
     run.step(pod("w0"), pod("w1"))
     assert grown(run, fact, 300, pods=[STATIC, pod("s", "static", node="n")]) == []
     assert run.removed == ["n1"]
-    assert "of which its own pods take 1, and each of the pods asks for 3.5" in said(run)
+    assert "of which its own pods take 1000m, and each of the pods asks for 3500m" in said(run)
 
 
 def test_a_removal_that_nobody_carries_out_is_planned_again_only_once_it_has_run_out() -> None:
@@ -234,7 +234,7 @@ def test_the_kube_proxy_of_a_new_node_counts() -> None:
     run = ScalerRun(group(), shape(cpu=4000), pod("p"))
     run.run(5)
     assert run.grown == []
-    assert "a new node has 4 cpu, of which its own pods take 0.1" in said(run)
+    assert "a new node has 4000m cpu, of which its own pods take 100m" in said(run)
 
 
 @pytest.mark.parametrize("zones", [("a", "b"), ("c", "a")])

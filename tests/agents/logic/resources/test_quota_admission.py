@@ -54,7 +54,7 @@ def test_a_pod_fits_if_what_is_used_and_what_it_asks_for_are_within_each_bound(
 def test_the_objection_names_the_quota_and_all_numbers() -> None:
     full = quota({"requests.cpu": "2"}, {"requests.cpu": "1800m"}, name="compute")
     said = quota_admission.objection([full], SMALL)
-    assert said == "ResourceQuota 'compute' allows requests.cpu 2, 1800m is in use, and 500m is asked for"
+    assert said == "ResourceQuota 'compute' allows requests.cpu 2000m, 1800m is in use, and 500m is asked for"
     assert quota_admission.objection([full], SMALL, freed=SMALL) is None
 
 
@@ -63,7 +63,10 @@ def test_a_pod_that_goes_frees_what_it_uses_and_nothing_else() -> None:
     larger = pod(container(requests=amounts(cpu="501m")))
     assert quota_admission.objection([full], SMALL, freed=SMALL) is None
     said = quota_admission.objection([full], larger, freed=SMALL)
-    assert said == "ResourceQuota 'q' allows requests.cpu 1, 1 is in use, 500m of it by the pod that goes, and 501m is asked for"
+    assert (
+        said
+        == "ResourceQuota 'q' allows requests.cpu 1000m, 1000m is in use, 500m of it by the pod that goes, and 501m is asked for"
+    )
 
 
 def test_nobody_comes_back_into_a_quota_that_was_lowered_below_its_use() -> None:
@@ -151,4 +154,4 @@ def test_what_one_container_gives_back_in_place_is_not_free_for_another_yet() ->
     before = pod(container("a", amounts(cpu="100m")), container("b", amounts(cpu="400m")))
     after = pod(container("a", amounts(cpu="400m")), container("b", amounts(cpu="100m")))
     said = quota_admission.resize_objection([full], after, before)
-    assert said == "ResourceQuota 'q' allows requests.cpu 1, 900m is in use, and 300m is asked for"
+    assert said == "ResourceQuota 'q' allows requests.cpu 1000m, 900m is in use, and 300m is asked for"

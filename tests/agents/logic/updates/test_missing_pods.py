@@ -277,10 +277,20 @@ def quota(hard: str, used: str, name: str = "q", resource: str = "requests.cpu")
     ("low", "hard", "used", "refused"),
     [
         (0.1, "10", "10", ""),  # full, and the successor asks for less than the pod frees
-        (2.0, "10", "10", "allows requests.cpu 10, 10 is in use, 1 of it by the pod that goes, and 3 is asked for"),
+        (
+            2.0,
+            "10",
+            "10",
+            "allows requests.cpu 10000m, 10000m is in use, 1000m of it by the pod that goes, and 3000m is asked for",
+        ),
         (2.0, "13", "10", ""),  # 10 + 3, for the pod counts until it is gone
-        (2.0, "11900m", "10", "allows requests.cpu 11900m, 10 is in use, 1 of it by the pod that goes, and 3 is asked for"),
-        (0.1, "5", "10", "allows requests.cpu 5, 10 is in use, 1 of it by the pod that goes, and 200m is asked for"),
+        (
+            2.0,
+            "11900m",
+            "10",
+            "allows requests.cpu 11900m, 10000m is in use, 1000m of it by the pod that goes, and 3000m is asked for",
+        ),
+        (0.1, "5", "10", "allows requests.cpu 5000m, 10000m is in use, 1000m of it by the pod that goes, and 200m is asked for"),
     ],
 )
 def test_a_pod_whose_successor_would_not_fit_into_the_quota_stays(low: float, hard: str, used: str, refused: str) -> None:
@@ -295,18 +305,18 @@ def test_a_pod_whose_successor_would_not_fit_into_the_quota_stays(low: float, ha
     assert sum(isinstance(each, EvictionPlanned) for each in decided) == (0 if refused else 1)
 
 
-@pytest.mark.parametrize("hard", ["12", "12900m", "11"])
+@pytest.mark.parametrize("hard", ["12000m", "12900m", "11000m"])
 def test_a_pod_whose_successor_would_come_before_there_is_room_for_more_stays(hard: str) -> None:
     """The controller makes it while the pod still counts; with what the pod has now it would fit, so the eviction is in vain."""
     lower, target, upper = (Amounts(cores, GIB) for cores in (2.0, 3.0, 4.0))  # type: ignore[arg-type]  # units
     advice = RequestsRecommended("r", when(START), API, (ContainerRecommendation("app", lower, target, upper, target),), {})
-    used = "9" if hard == "11" else "10"
+    used = "9000m" if hard == "11000m" else "10000m"
     world = World([*ten(), quota(hard, used)], share=0.1)
     decided = [each.event for each in world.stage.step(turn(START + MINUTE, recommendations_by_cluster=[advice]))]
     reasons = {each.reason for each in decided if isinstance(each, UpdateRefused) and each.guard == "quota"}
     (says,) = reasons
     assert says.startswith("the pod's successor would come with what the pod has now, because while the pod goes ")
-    assert says.endswith(f"ResourceQuota 'q' allows requests.cpu {hard}, {used} is in use, and 3 is asked for")
+    assert says.endswith(f"ResourceQuota 'q' allows requests.cpu {hard}, {used} is in use, and 3000m is asked for")
     assert not [each for each in decided if isinstance(each, EvictionPlanned)]
 
 

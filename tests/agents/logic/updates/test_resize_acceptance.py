@@ -40,7 +40,7 @@ def refused(stage: Any, guard: str = "acceptance") -> UpdateRefused:
 
 def test_a_raise_that_a_quota_has_no_room_for_is_refused_with_all_numbers() -> None:
     found = refused(stage_with(quota(**{"requests.cpu": "1900m"})), "quota")
-    why = "ResourceQuota 'compute' allows requests.cpu 2, 1900m is in use, and 500m is asked for"
+    why = "ResourceQuota 'compute' allows requests.cpu 2000m, 1900m is in use, and 500m is asked for"
     assert (found.reason, found.pods) == (f"the API server would refuse to resize the pod: {why}", 3)
 
 
@@ -54,7 +54,7 @@ def test_a_cut_fits_into_a_quota_that_is_more_than_full_and_a_raise_into_one_wit
     ("own", "why"),
     [
         ({"requests": Amounts(0.5)}, "the containers' cpu requests of 600m are above 500m, the pod's own request"),
-        ({"limits": Amounts(1.0)}, "cpu limit 1200m of container 'app' is above 1, the pod's own limit"),
+        ({"limits": Amounts(1.0)}, "cpu limit 1200m of container 'app' is above 1000m, the pod's own limit"),
     ],
 )
 def test_amounts_of_the_pod_itself_bound_its_containers(own: dict[str, Amounts], why: str) -> None:

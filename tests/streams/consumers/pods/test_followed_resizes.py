@@ -185,7 +185,7 @@ def test_no_memory_limit_is_lowered_below_use(scene: ConsumerScene, used: Mappin
     resizer(scene.context, client).poll_once()
     assert client.acts == [f"resize {pod.pod.name}"] * acts
     if not acts:
-        reason = f"container 'metrics' uses {301 * MIB} bytes of memory, and its limit would be lowered to {300 * MIB}"
+        reason = "container 'metrics' uses 301.0 MiB of memory, and its limit would be lowered to 300.0 MiB"
         assert [(o.result, o.detail, o.reason) for o in scene.outcomes()] == [(Result.REFUSED, OutcomeDetail.BELOW_USE, reason)]
 
 

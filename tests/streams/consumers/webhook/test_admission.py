@@ -56,7 +56,7 @@ def test_a_new_pod_is_given_what_is_recommended_and_the_log_is_told(scene: Admis
     assert outcome.id == f"recommender/0/0/requests/{WEB.key}/patch/offer:u-1"
     assert (outcome.action, outcome.result, outcome.at) == (Action.PATCH, Result.OFFERED, START)
     assert (outcome.subject.workload, outcome.subject.namespace, outcome.subject.name) == (WEB.key, "default", "p")
-    assert "container 'c': cpu request 250m (was 100m), memory request 200Mi (was 100Mi)" in outcome.reason
+    assert "container 'c': cpu request 250m (was 100m), memory request 200.0 MiB (was 100.0 MiB)" in outcome.reason
 
 
 def test_the_outcome_names_the_record_that_it_follows_from(scene: AdmissionScene) -> None:
