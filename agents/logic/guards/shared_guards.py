@@ -7,6 +7,7 @@ moments are turn numbers (milliseconds since the epoch).
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Protocol, TypeVar
 
 from agents.engine.tables.object_table import ObjectTable
@@ -202,6 +203,22 @@ class Headcount:
         `spared`: so many of those that are away do not count.
         """
         return self.away - spared < max(1, int(self.live * share))
+
+
+def beyond_shares(groups: Iterable[Headcount]) -> Callable[[Fraction], int]:
+    """How many members are not there or do not serve beyond the share of their own group, by that share.
+
+    What one group lacks must not hold back all others for ever: each counts up to its own budget, which is also the most that is
+    taken from it, so that whatever we took away is counted.
+    """
+    # As they are now: what is planned from now on only adds to what each group counts for.
+    lacking = [(group.live, group.away, group.missing + group.down) for group in groups if group.missing or group.down]
+
+    @cache
+    def beyond(share: Fraction) -> int:
+        return sum(min(lacks, max(0, away - max(1, int(live * share)))) for live, away, lacks in lacking)
+
+    return beyond
 
 
 def over_budget(group: str, headcount: Headcount, share: Fraction, members: str = "pods", *, spared: int = 0) -> str | None:

@@ -127,7 +127,16 @@ def cluster_budget(candidate: Candidate, cluster: ClusterSituation) -> str | Non
     """What keeps a pod because of its cluster's share."""
     if candidate.harmless or candidate.raises:
         return None
-    return shared_guards.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))
+    # What a namespace lacks beyond its own budget counts there alone: else one tenant's pods that never come, as many as it likes
+    # to ask for, would hold back everybody.
+    beyond = cluster.beyond_shares(cluster.budget)
+    spared = max(beyond, _spared(candidate, cluster.cluster))
+    objection = shared_guards.over_budget("cluster", cluster.cluster, cluster.budget, spared=spared)
+    return (
+        f"{objection}, beside {beyond} that are away beyond the budgets of their namespaces"
+        if objection and beyond
+        else objection
+    )
 
 
 def unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -1,6 +1,6 @@
 """Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, quotas, and the webhook's Lease."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.engine.tables.chunked_state import StatePart
@@ -258,7 +258,8 @@ class ClusterSituation:
     `disruption_budgets`: those that select the workload's pods, and `stopping`: how many open plans stop a container of a pod
     that each of them selects, by its key;
     `quotas`: the ResourceQuotas of its namespace, with what was planned before; `rooms`: what nodes have for pods, and `free`
-    what they have left now; None where that does not matter.
+    what they have left now; None where that does not matter; `beyond_shares`: how many pods are missing or do not serve beyond
+    the budgets of their own namespaces, by the share.
     """
 
     now: int
@@ -282,6 +283,7 @@ class ClusterSituation:
     quotas: Sequence[ResourceQuotaChanged] = ()
     rooms: Sequence[SuccessorRoom] = ()
     free: FreeRooms | None = None
+    beyond_shares: Callable[[Fraction], int] = lambda _share: 0
 
     @property
     def mode(self) -> Mode:

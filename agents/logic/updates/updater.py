@@ -190,7 +190,8 @@ class Updater(PartedState):
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 candidates.sort(key=attrgetter("order"))
                 situation = self._situation(taken, cluster, total, planned=self._planned(cluster, since))
-                situation = replace(situation, free=self._free(cluster, None if fresh else now))
+                beyond = shared_guards.beyond_shares(namespaces.values())
+                situation = replace(situation, free=self._free(cluster, None if fresh else now), beyond_shares=beyond)
                 concerned = {candidate.situation.workload for candidate in candidates}
                 yield ClusterCandidates(
                     cluster,

@@ -259,6 +259,44 @@ def test_pods_that_fail_for_want_of_memory_are_replaced_though_all_of_them_fail(
     assert len(done) == 10, "one at a time, for each of them is away anyway, and its successor comes"
 
 
+def lacking(namespace: str, wanted: int, there: int = 0) -> list[Event]:
+    """A workload of a namespace that has only some of the pods that it asks for."""
+    owner = ControllingOwner("Deployment", "idle", "apps/v1")
+    workload = Workload("demo", namespace, "Deployment", "idle")
+    pods = [
+        replace(member(f"{namespace}-{n}", workload=workload), pod=PodName(namespace, f"i-{n}", f"{namespace}-{n}"))
+        for n in range(there)
+    ]
+    controller = ReplicaControllerChanged(when(START), "demo", namespace, "ReplicaSet", "api-1", wanted, owner)
+    return [*pods, controller]
+
+
+@pytest.mark.parametrize("there", [0, 3])
+@pytest.mark.parametrize("wanted", [20, 1000])
+def test_pods_of_a_namespace_that_never_come_hold_back_no_other_namespace(wanted: int, there: int) -> None:
+    world = World([*ten(), *lacking("noisy", wanted, there)], share=0.1)
+    world.workloads = [API]
+    assert len(world.minutes(1)) == 1, "as many as without the others"
+    assert world.minutes(60) == []
+    world.tell(come("new", world.now))
+    assert len(world.minutes(1)) == 1
+
+
+def test_where_each_namespace_lacks_its_share_nobody_is_evicted_and_the_sentence_tells_the_rest() -> None:
+    facts = [*ten(), *(fact for n in range(9) for fact in lacking(f"team-{n}", 10, there=5))]
+    world = World(facts, share=0.1)
+    world.workloads = [API]
+    assert len(world.minutes(1)) == 1
+    world.tell(come("new", world.now), *lacking("team-9", 100, 80))
+    assert len(world.minutes(1)) == 1
+    small = [fact for n in range(20) for fact in lacking(f"small-{n}", 1)]
+    world.tell(come("newer", world.now), *small)
+    assert world.minutes(60) == []
+    said = world.guards()["budget"]
+    assert "are away or being changed" in said
+    assert said.endswith("away beyond the budgets of their namespaces"), said
+
+
 def test_resizes_that_stop_nothing_go_on_while_pods_are_missing() -> None:
     """They may be what makes room in a quota that is used up."""
     world = World([*ten()[:7], wants(10, refusal=QUOTA)], share=0.3, mode=UpdateMode.IN_PLACE)

@@ -34,6 +34,8 @@ class Controller:
     refuses: bool = False
     told: bool = True
     born: int = 0
+    ours: int = 0
+    """Pods that served until we evicted them, and whose successors have not come."""
 
     @property
     def known(self) -> bool:
@@ -43,7 +45,8 @@ class Controller:
         owner = ControllingOwner("Deployment", self.workload.name, "apps/v1") if self.kind == "ReplicaSet" else None
         refusal = "exceeded quota" if self.refuses and self.kind == "ReplicaSet" else ""
         name = self.workload.name
-        return ReplicaControllerChanged(when(at), "demo", "web", self.kind, name, self.wants, owner, refusal)
+        namespace = self.workload.namespace
+        return ReplicaControllerChanged(when(at), "demo", namespace, self.kind, name, self.wants, owner, refusal)
 
     def make(self, chance: random.Random, at: int) -> list[Event]:
         """The pods that it can make now; some of them come to nothing."""
@@ -79,7 +82,8 @@ class RandomWorld:
 
     def _controller(self, number: int) -> Controller:
         kind, wants = self.chance.choice(KINDS), self.chance.randint(1, 12)
-        workload = Workload("demo", "web", "Deployment" if kind == "ReplicaSet" else kind, f"w{number}")
+        namespace = self.chance.choice(("web", "web", "shop", "lab"))
+        workload = Workload("demo", namespace, "Deployment" if kind == "ReplicaSet" else kind, f"w{number}")
         made = Controller(workload, kind, wants, told=self.chance.random() < 0.9)
         for index in range(wants):
             pod = member(f"w{number}-old-{index}", workload=workload, controller=f"{kind}/{workload.name}")
@@ -93,6 +97,7 @@ class RandomWorld:
         plans = self.world.planned()
         for each in self.controllers:
             self._judge(each, [plan for plan in plans if plan.pod.uid in each.pods])
+        self._judge_together(plans)
         self._carry_out(plans)
 
     def _happen(self) -> None:
@@ -109,6 +114,7 @@ class RandomWorld:
                 surplus = each.pods.pop(min(each.pods))
                 news.append(PodDeleted(when(at), each.workload, surplus.pod))
             news += each.make(self.chance, at)
+            each.ours = min(each.ours, max(0, each.wants - len(each.pods)))
             if each.known:
                 news.append(each.fact(at))
         self.world.tell(*news)
@@ -123,13 +129,21 @@ class RandomWorld:
         assert not plans or absent + len(plans) <= allowed, story
         assert not plans or not (each.known and each.kind == "ReplicaSet" and each.refuses), story
 
+    def _judge_together(self, plans: list[EvictionPlanned]) -> None:
+        """What others took away may be more; what we took away is not, in the whole cluster."""
+        pods = {uid: pod for each in self.controllers for uid, pod in each.pods.items()}
+        of_serving = sum(serving(pods[plan.pod.uid]) for plan in plans)
+        allowed = max(1, int(sum(max(each.wants, len(each.pods)) for each in self.controllers) * self.share))
+        ours = sum(each.ours for each in self.controllers)
+        assert not of_serving or ours + of_serving <= allowed, f"{ours} of ours are away, {of_serving} planned, {allowed} allowed"
+
     def _carry_out(self, plans: list[EvictionPlanned]) -> None:
         done: list[Event] = []
         gone: list[Event] = []
         for plan in plans:
             self.evicted += 1
             owner = next(each for each in self.controllers if plan.pod.uid in each.pods)
-            del owner.pods[plan.pod.uid]
+            owner.ours += serving(owner.pods.pop(plan.pod.uid))
             done.append(ActionFinished("o", plan.at, plan.id, Action.EVICT, Result.DONE, "so", plan.subject))
             gone.append(PodDeleted(plan.at, owner.workload, plan.pod))
         if plans:
