@@ -34,7 +34,7 @@ def test_ten_pods_that_need_up_to_ten_times_their_memory_are_mended_within_minut
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("need", "after"), [(4000, 0.0), (1400, 30.0), (1400, 300.0), (2000, 900.0)])
+@pytest.mark.parametrize(("need", "after"), [(705, 0.0), (4000, 0.0), (1400, 30.0), (1400, 300.0), (2000, 900.0)])
 def test_the_loop_ends_however_much_is_needed_and_however_late(mode: UpdateMode, need: int, after: float) -> None:
     world = OomWorld(3, (template("app", need, after, 700, 700),), mode, hours=4.0).play()
     assert world.kills

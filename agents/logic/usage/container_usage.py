@@ -292,10 +292,13 @@ def expire(usage: ContainerUsage, at: float, contributive: Contributive, known: 
 
 
 def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool_]:
-    """The last CPU sample, or without one the creation of the aggregate, is `expires` ago."""
+    """The last CPU sample, or without one the last that was seen of memory, is `expires` ago."""
     columns = usage.aggregates
     last, created = columns.floats("last")[rows], columns.floats("created")[rows]
-    return np.asarray(at - np.where(last == NEVER, created, last) >= columns.floats("expires")[rows])
+    # Upstream takes the creation, and so forgets the kills of containers that run for seconds, which nobody ever measures, every
+    # eighth day (kubernetes/autoscaler#10211). Turns are milliseconds.
+    seen = np.fmax(created, columns["changed"][rows] / 1000.0)
+    return np.asarray(at - np.where(last == NEVER, seen, last) >= columns.floats("expires")[rows])
 
 
 def _useless(usage: ContainerUsage, rows: Indices, contributive: Contributive) -> NDArray[np.bool_]:

@@ -115,6 +115,17 @@ def test_an_oom_kill_is_answered_in_its_own_turn() -> None:
     assert decided[0].event.last_oom.pod.uid == "u"
 
 
+def test_what_kills_showed_of_containers_that_nobody_measures_lasts_until_there_are_none_for_eight_days() -> None:
+    stage, hour, said, cron = open_stage(), 3_600_000, list[tuple[int, int]](), replace(API, kind="CronJob")
+    for number in range(0, 30 * 24, 6):
+        at, pod = START + number * hour, PodName("web", f"a-{number}", f"u-{number}")
+        kill = ContainerOOMKilled(when(at), cron, pod, "app", 1, 32 * 2**20, 32 * 2**20, started=when(at - 5000))
+        kills = [kill] if number < 20 * 24 else []
+        decided = stage.step(turn(at, oom_events=kills, pod_changes=[PodDeleted(when(at), cron, pod)] if kills else []))
+        said += [(number, len(each.event.containers)) for each in decided]
+    assert {number // 24 for number, containers in said if not containers} == {27}
+
+
 def test_a_kill_at_the_limit_of_the_pod_itself_counts_by_what_was_used_and_never_beyond_that_limit() -> None:
     most = 550 * 2**20
     for limit, expected in ((most, most), (2 * most, 600 * 2**20)):
