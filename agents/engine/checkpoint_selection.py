@@ -235,6 +235,26 @@ class CheckpointLedger:
         self.foreign = []
 
 
+class StoredChunks(Mapping[str, bytes]):
+    """The chunks that a mark of a family names, each put together from its records when it is asked for."""
+
+    # All of them beside their records would be a recovery's highest memory.
+
+    def __init__(self, records: Mapping[bytes, bytes | None], family: str, slots: Mapping[str, Slot]) -> None:
+        self._records, self._family, self._slots = records, family, slots
+
+    def __getitem__(self, name: str) -> bytes:
+        slot = self._slots[name]
+        keys = (chunk_key(self._family, name, slot.slot, part) for part in range(slot.parts))
+        return b"".join((self._records[key] or b"")[_VERSION.size :] for key in keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._slots)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredState:
     """A state found in a changelog."""
@@ -275,16 +295,11 @@ def read(
     # Of two good marks of one turn, which have the same state, the higher key counts, so that the order of records does not.
     for _, key, mark in sorted(good, key=lambda entry: entry[:2], reverse=True):
         family = _family(key)
-        chunks = {name: b"".join(_parts(records, family, name, slot)) for name, slot in mark.chunks.items()}
+        chunks = StoredChunks(records, family, mark.chunks)
         if not checked or all(slot.checksum in ("", _checksum(chunks[name])) for name, slot in mark.chunks.items()):
             return ChangelogContents(StoredState(family, mark, chunks), broken)
         broken += 1
     return ChangelogContents(None, broken)
-
-
-def _parts(records: Mapping[bytes, bytes | None], family: str, name: str, named: Slot) -> Iterator[bytes]:
-    for part in range(named.parts):
-        yield (records[chunk_key(family, name, named.slot, part)] or b"")[_VERSION.size :]
 
 
 def is_mark(key: bytes) -> bool:
