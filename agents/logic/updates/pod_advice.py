@@ -24,8 +24,8 @@ from schemas.names import Amounts
 from schemas.policies.vertical import ContainerPolicy, ControlledValues
 from schemas.units import Bytes
 
-Follows = Callable[[ContainerSeen], Amounts]
-"""The new limits of a container."""
+Follows = Callable[[ContainerSeen, Amounts], Amounts]
+"""The new limits of a container, by its target."""
 
 _ROUNDINGS = {"cpu": 0.002, "memory": 2.0}
 """Two roundings of an amount come to at most this: two millicores, two bytes."""
@@ -71,7 +71,7 @@ UNCAPPED = CapEffects()
 class PodAdvice:
     """What pods of a shape should request, how far they are from that, and what an update would set.
 
-    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container.
+    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits of a container.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class PodAdvice:
         )
         advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
         effects = CapEffects(self.caps, self.fault)
-        return PodAdvice(self._shape, recommended, advice, lambda seen: only(seen.name, self._follows(seen)), effects)
+        return PodAdvice(self._shape, recommended, advice, lambda seen, _: only(seen.name, self._limit(seen)), effects)
 
     @property
     def targets(self) -> Mapping[str, Amounts]:
@@ -168,9 +168,10 @@ class PodAdvice:
     @cached_property
     def limits(self) -> Mapping[str, Amounts]:
         """The new limits of the same containers."""
-        return {
-            container.name: self._follows(container) for container in self._shape.containers if container.name in self.requests
-        }
+        return {container.name: self._limit(container) for container in self._shape.containers if container.name in self.requests}
+
+    def _limit(self, seen: ContainerSeen) -> Amounts:
+        return self._follows(seen, self.targets[seen.name])
 
     @cached_property
     def keeps_class(self) -> bool:
@@ -201,45 +202,57 @@ class Bounding(NamedTuple):
 class WorkloadAdvice:
     """One recommendation for the pods of one workload."""
 
+    __slots__ = ("_advice", "_made", "_rules", "bounding", "left", "policy", "recommended")
+
     def __init__(self, recommended: NewestRecommendation, policy: PolicyRecord, bounding: Bounding) -> None:
         self.recommended, self.policy, self.bounding, self.left = recommended, policy, bounding, bounding.left
-        self._advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
+        advice = self._exact()
+        # For the first shape, and mostly there is no other: kept for all workloads, it took as much as a third of their pods.
+        self._advice: Sequence[Advice] | None = advice
         rules = tuple(_rule(container) for container in policy.policy.containers)
         caps = recommended.reverted is None and (
             bounding.ranges != NONE
             or any(rule.values == ControlledValues.REQUESTS_ONLY for rule in rules)
             # The policy is newer than the recommendation, or something else was put above it.
-            or not target_caps.obeys(self._advice, rules)
+            or not target_caps.obeys(advice, rules)
         )
         self._rules = rules if caps else None
-        self._whole: dict[AlikePods, PodAdvice] = {}
-        self._reduced: dict[AlikePods, PodAdvice] = {}
-        self._uncapped: dict[AlikePods, PodAdvice] = {}
+        self._made: dict[tuple[AlikePods, str], PodAdvice] = {}
 
     def of(self, shape: AlikePods) -> PodAdvice:
         """All that is recommended to pods of a shape."""
-        return _remembered(self._whole, shape, lambda: self._made(shape, frozenset()))
+        return self._remembered(shape, "whole")
 
     def reduced(self, shape: AlikePods) -> PodAdvice:
         """The same without what HPAs scale by."""
-        return _remembered(self._reduced, shape, lambda: self._made(shape, self.left))
+        return self._remembered(shape, "reduced")
 
     def uncapped(self, shape: AlikePods) -> PodAdvice:
         """What would be recommended if nothing capped it, without what HPAs scale by."""
-        return _remembered(self._uncapped, shape, lambda: self._made(shape, self.left, capped=False))
+        return self._remembered(shape, "uncapped")
 
-    def _made(self, shape: AlikePods, left: frozenset[str], *, capped: bool = True) -> PodAdvice:
-        recommended, advice, effects = self.recommended, self._advice, UNCAPPED
+    def _remembered(self, shape: AlikePods, sort: str) -> PodAdvice:
+        advice = self._made.get((shape, sort))
+        if advice is None:
+            left = frozenset[str]() if sort == "whole" else self.left
+            advice = self._made[shape, sort] = self._make(shape, left, capped=sort != "uncapped")
+        return advice
+
+    def _make(self, shape: AlikePods, left: frozenset[str], *, capped: bool) -> PodAdvice:
+        recommended, advice, effects = self.recommended, self._exact() if self._advice is None else self._advice, UNCAPPED
+        self._advice = None
         try:
             if capped and self._rules is not None:
-                recommended, effects = self._capped(shape)
+                recommended, effects = self._capped(shape, advice)
         except UnscalableError as error:
             effects = CapEffects(fault=str(error))
         recommended = _without(recommended, left) if left else recommended
         if recommended is not self.recommended:
             advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
-        targets = {container.container: container.target for container in recommended.containers}
-        return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]), effects)
+        return PodAdvice(shape, recommended, advice, self._limits, effects)
+
+    def _exact(self) -> Sequence[Advice]:
+        return tuple(map(resource_lists.of_recommendation, self.recommended.containers))
 
     def _limits(self, seen: ContainerSeen, target: Amounts) -> Amounts:
         """The limits that go with a target, none where the policy says that they stay; in a revert those that were there."""
@@ -251,11 +264,11 @@ class WorkloadAdvice:
             return Amounts()
         return limit_amounts(seen.requests, seen.limits, target)
 
-    def _capped(self, shape: AlikePods) -> tuple[NewestRecommendation, CapEffects]:
+    def _capped(self, shape: AlikePods, advice: Sequence[Advice]) -> tuple[NewestRecommendation, CapEffects]:
         capped = target_caps.cap(
-            self._advice, _containers(shape), self._rules or (), self.bounding.ranges, upstream=self.bounding.upstream
+            advice, _containers(shape), self._rules or (), self.bounding.ranges, upstream=self.bounding.upstream
         )
-        containers = tuple(_recommendation(ordered(advice)) for advice in capped.advice)
+        containers = tuple(_recommendation(ordered(entry)) for entry in capped.advice)
         return replace(self.recommended, containers=containers), CapEffects(capped.caps)
 
 
@@ -317,12 +330,6 @@ def _alike(fact: PodChanged) -> _Alike:
         for containers in (fact.containers, fact.init_containers)
     ]
     return plain[0], fact.observed, plain[1], fact.requests, fact.limits, fact.qos
-
-
-def _remembered(cache: dict[AlikePods, PodAdvice], shape: AlikePods, make: Callable[[], PodAdvice]) -> PodAdvice:
-    if shape not in cache:
-        cache[shape] = make()
-    return cache[shape]
 
 
 def _containers(shape: AlikePods) -> list[Container]:

@@ -70,7 +70,7 @@ def without_boosts(
         else replace(advice.recommended, containers=containers, turn=now)
     )
     exact = tuple(map(resource_lists.of_recommendation, containers))
-    return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])
+    return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen, _: lowered[seen.name][1])
 
 
 def _lowered(
