@@ -130,7 +130,7 @@ class Policies:
     def __init__(self, recommender: str = DEFAULT_RECOMMENDER, concerns: Concerns = anywhere) -> None:
         self.recommender, self._concerns = recommender, concerns
         self.table: ObjectTable[PolicyRecord] = ObjectTable("policies", PolicyRecord, 16)
-        self.vpas: ObjectTable[PolicyRecord] = ObjectTable("vpas", PolicyRecord, 256)
+        self.vpas: ObjectTable[PolicyRecord] = ObjectTable("vpas", PolicyRecord, 256, shares=(VpaChanged, ContainerPolicy))
         self._lengths: list[int] | None = None
         self._matches: dict[str, PolicyRecord | None] = {}
         self._targeted: TargetedVpas | None = None

@@ -6,24 +6,33 @@ refuses nothing and orders nothing but its dumps: a reader that needs an order s
 """
 
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from hashlib import blake2b
+from itertools import chain
+from sys import intern
 from typing import Generic, TypeVar
 
 import msgspec
+
+from agents.engine.tables.shared_values import sharer
 
 V = TypeVar("V")
 
 
 class ObjectTable(Generic[V]):
-    """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
+    """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used.
 
-    __slots__ = ("_bucket_of", "_buckets", "_decode", "_dirty", "_hash_key", "_used", "_values", "name")
+    With `shares`, for a table of many values that are alike, their equal parts are one object in memory: values of the classes
+    that it names, texts and defaults.
+    """
 
-    def __init__(self, name: str, kind: type[V], buckets: int) -> None:
+    __slots__ = ("_bucket_of", "_buckets", "_decode", "_dirty", "_hash_key", "_share", "_used", "name")
+
+    def __init__(self, name: str, kind: type[V], buckets: int, *, shares: Collection[type] | None = None) -> None:
         self.name = name
-        self._values: dict[str, V] = {}
-        self._buckets: list[set[str]] = [set() for _ in range(buckets)]
+        self._share = None if shares is None else sharer(kind, frozenset(shares))
+        # The values are in their buckets alone: one more dictionary of all would take 50 to 100 bytes of a key.
+        self._buckets: list[dict[str, V]] = [{} for _ in range(buckets)]
         self._bucket_of: dict[str, int] = {}
         self._hash_key = b""
         of = types.GenericAlias(dict, (str, kind))
@@ -37,15 +46,19 @@ class ObjectTable(Generic[V]):
 
     def get(self, key: str) -> V | None:
         """What `key` holds, or None."""
-        return self._values.get(key)
+        bucket = self._bucket_of.get(key)
+        return None if bucket is None else self._buckets[bucket][key]
 
     def upsert(self, key: str, value: V) -> None:
         """Let `key` hold `value`."""
         bucket = self._bucket_of.get(key)
         if bucket is None:
+            # Several tables and stages of a process have the same keys.
+            key = intern(key)
             bucket = self._bucket_of[key] = self._choose(key)
-            self._buckets[bucket].add(key)
-        self._values[key] = value
+        if self._share is not None:
+            self._share.share(value)
+        self._buckets[bucket][key] = value
         self._touch(bucket)
 
     def remove(self, key: str) -> V | None:
@@ -53,27 +66,26 @@ class ObjectTable(Generic[V]):
         bucket = self._bucket_of.pop(key, None)
         if bucket is None:
             return None
-        self._buckets[bucket].discard(key)
         self._touch(bucket)
-        return self._values.pop(key)
+        return self._buckets[bucket].pop(key)
 
     def __iter__(self) -> Iterator[str]:
         """All keys, in no order that may matter."""
-        return iter(self._values)
+        return iter(self._bucket_of)
 
     def items(self) -> Iterator[tuple[str, V]]:
         """All keys and values, in no order that may matter."""
-        return iter(self._values.items())
+        return chain.from_iterable(bucket.items() for bucket in self._buckets)
 
     def values(self) -> Iterator[V]:
         """All values, in no order that may matter."""
-        return iter(self._values.values())
+        return chain.from_iterable(bucket.values() for bucket in self._buckets)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._bucket_of)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return key in self._bucket_of
 
     def chunks(self) -> Iterable[str]:
         """Names of the buckets that were ever used."""
@@ -91,16 +103,20 @@ class ObjectTable(Generic[V]):
 
     def dump(self, chunk: str) -> bytes:
         """One bucket as JSON, keys sorted."""
-        return msgspec.json.encode({key: self._values[key] for key in sorted(self._buckets[_number(chunk)])})
+        return msgspec.json.encode(dict(sorted(self._buckets[_number(chunk)].items())))
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped bucket in its place."""
         bucket = _number(chunk)
-        loaded = self._decode(data)
+        loaded = {intern(key): value for key, value in self._decode(data).items()}
+        if self._share is not None:
+            for value in loaded.values():
+                self._share.share(value)
         for key in self._buckets[bucket]:
-            del self._values[key], self._bucket_of[key]
-        self._buckets[bucket] = set(loaded)
-        self._values.update(loaded)
+            del self._bucket_of[key]
+        for key in loaded.keys() & self._bucket_of.keys():  # of a table that was filled by another hash key
+            del self._buckets[self._bucket_of[key]][key]
+        self._buckets[bucket] = loaded
         self._bucket_of.update(dict.fromkeys(loaded, bucket))
         self._used.add(bucket)
 

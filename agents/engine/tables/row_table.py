@@ -8,6 +8,7 @@ mostly not zero are dense: an array (rows, count).
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 import msgspec
 import numpy as np
@@ -182,7 +183,9 @@ class RowTable:
         if part == "numbers":
             self._unpack(start, memoryview(data))
             return
-        for row, key in enumerate(_NAMES.decode(data), start):
+        for row, decoded in enumerate(_NAMES.decode(data), start):
+            # Other tables have the same workloads and pods.
+            key = None if decoded is None else tuple(map(intern, decoded))
             self._keys[row] = key
             if key is not None:
                 self._row_of[key] = row

@@ -27,7 +27,7 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload, cluster_of
-from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 
@@ -162,8 +162,8 @@ class VpaConditions(PartedState):
         self.partition = partition
         self._rules, self._partition_of = rules, partition_of
         self._settings = rules.settings
-        self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64)
-        self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64)
+        self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64, shares=(VpaChanged, ContainerPolicy))
+        self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64, shares=(ContainerRecommendation,))
         self.targets = TargetIndex(partition_of)
         self.limited = LimitedWorkloads(self.targets)
         self._targeted: TargetedVpas | None = None

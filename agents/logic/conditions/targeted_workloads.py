@@ -108,9 +108,11 @@ class TargetIndex:
 
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
-        self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 2048)
+        self.requests: ObjectTable[DecidedRequests] = ObjectTable(
+            "requests", DecidedRequests, 2048, shares=(ContainerRecommendation,)
+        )
         self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
-        self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
+        self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256, shares=())
         self.ended: ObjectTable[EndedPods] = ObjectTable("ended", EndedPods, 16)
         self.held: ObjectTable[HeldPod] = ObjectTable("held", HeldPod, 16)
         self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)

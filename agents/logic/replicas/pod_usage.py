@@ -115,7 +115,7 @@ class ScaledPodUsage:
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
         self._is_wanted = is_wanted
-        self.pods: ObjectTable[ScaledPod] = ObjectTable("pods", ScaledPod, 256)
+        self.pods: ObjectTable[ScaledPod] = ObjectTable("pods", ScaledPod, 256, shares=(ContainerAmounts,))
         self.usage: ObjectTable[WorkloadReading] = ObjectTable("usage", WorkloadReading, 64)
         self._of: dict[str, set[str]] | None = None
         self._columns: dict[str, WorkloadPods] = {}

@@ -32,7 +32,7 @@ from agents.logic.updates.updater_records import (
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
-from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, ResizeState
 from schemas.facts.update_facts import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
@@ -47,8 +47,10 @@ class UpdaterState:
 
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
-        self.pods: ObjectTable[PodRecord] = ObjectTable("pods", PodRecord, 256)
-        self.recommended: ObjectTable[NewestRecommendation] = ObjectTable("recommended", NewestRecommendation, 2048)
+        self.pods: ObjectTable[PodRecord] = ObjectTable("pods", PodRecord, 256, shares=(Workload, ContainerSeen))
+        self.recommended: ObjectTable[NewestRecommendation] = ObjectTable(
+            "recommended", NewestRecommendation, 2048, shares=(ContainerRecommendation,)
+        )
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts = PodFactTurns()

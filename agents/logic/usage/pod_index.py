@@ -55,10 +55,9 @@ class PodIndex:
     """Pods by workload and name."""
 
     def __init__(self) -> None:
-        self.table: ObjectTable[IndexedPod] = ObjectTable("pods", IndexedPod, 1024)
+        self.table: ObjectTable[IndexedPod] = ObjectTable("pods", IndexedPod, 1024, shares=())
         self._of: dict[str, dict[str, None]] | None = None
         """Keys of the table by workload, in the order in which they came."""
-        self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def get(self, workload: str, pod: str) -> IndexedPod | None:
         """A pod; None if no source reported it."""
@@ -66,15 +65,14 @@ class PodIndex:
 
     def take(self, event: PodChanged) -> tuple[IndexedPod | None, IndexedPod]:
         """The former and the present version of a pod."""
-        # Thousands of pods share a workload, labels and names of containers, so equal texts are one object in memory.
         workload, name = intern(event.workload.key), event.pod.name
         old = self.get(workload, name)
         new = IndexedPod(
             event.pod.uid,
-            intern(text(event.labels)),
+            text(event.labels),
             event.phase,
-            self._share(tuple(seen.name for seen in event.containers)),
-            self._share(tuple(seen.name for seen in event.init_containers)),
+            tuple(seen.name for seen in event.containers),
+            tuple(seen.name for seen in event.init_containers),
         )
         # Most facts about a pod change nothing that counts here, and a table that is written is checkpointed.
         if old != new:
@@ -124,7 +122,3 @@ class PodIndex:
             for key in self.table:
                 self._of.setdefault(intern(key.rsplit("/", 1)[0]), {})[key] = None
         return self._of
-
-    def _share(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Equal tuples are one object."""
-        return self._shared.setdefault(names, names)
