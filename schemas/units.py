@@ -63,7 +63,7 @@ def amount_text(resource: str, amount: float) -> str:
     if kind == "cpu":
         return cpu_text(amount)
     sized = kind in ("memory", "storage", "ephemeral-storage") or kind.startswith("hugepages-")
-    return bytes_text(amount) if sized else f"{amount:g}"
+    return bytes_text(amount) if sized else f"{amount:,.0f}"
 
 
 def amount_texts(resource: str, *amounts: float) -> list[str]:
@@ -71,4 +71,8 @@ def amount_texts(resource: str, *amounts: float) -> list[str]:
     texts = [amount_text(resource, amount) for amount in amounts]
     if len(set(texts)) == len(set(amounts)):
         return texts
-    return [f"{amount * 1000:,.6g}m" if resource.endswith("cpu") else f"{amount:,.0f} B" for amount in amounts]
+    # Kubernetes keeps billionths of a core, and bytes.
+    return [
+        f"{amount * 1000:,.6f}".rstrip("0").rstrip(".") + "m" if resource.endswith("cpu") else f"{amount:,.0f} B"
+        for amount in amounts
+    ]

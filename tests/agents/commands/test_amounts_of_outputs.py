@@ -61,6 +61,20 @@ def test_an_amount_in_words_is_that_amount(amount: float, form: Callable[[float]
     assert abs(shown) < value if less else math.isclose(value, abs(shown), rel_tol=1e-9, abs_tol=1.000001 * half)
 
 
+@given(
+    st.sampled_from(
+        ["cpu", "limits.cpu", "memory", "requests.memory", "ephemeral-storage", "pods", "count/pods", "nvidia.com/gpu"]
+    ),
+    st.lists(st.integers(0, 10**15), min_size=1, max_size=4),
+)
+def test_amounts_beside_each_other_differ_in_words_as_they_do_in_numbers(resource: str, amounts: list[int]) -> None:
+    whole = [amount / 10**6 if resource.endswith("cpu") else float(amount) for amount in amounts]
+    texts = units.amount_texts(resource, *whole)
+    assert len(set(texts)) == len(set(whole))
+    counted = resource.rpartition(".")[2] in ("pods", "count/pods", "com/gpu")
+    assert all(bool(re.fullmatch(r"[\d,]+", text)) == counted for text in texts), texts
+
+
 def changed(body: Any, chance: random.Random) -> Any:
     """The body of a record with other amounts, here and there."""
     if isinstance(body, list):
