@@ -23,13 +23,15 @@ class ObjectTable(Generic[V]):
     """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used.
 
     With `shares`, for a table of many values that are alike, their equal parts are one object in memory: values of the classes
-    that it names, texts and defaults.
+    that it names, texts and defaults. `come_shared`: what is put in is shared as it comes, so only what is loaded is looked at.
     """
 
-    __slots__ = ("_bucket_of", "_buckets", "_decode", "_dirty", "_hash_key", "_share", "_used", "name")
+    __slots__ = ("_bucket_of", "_buckets", "_come_shared", "_decode", "_dirty", "_hash_key", "_share", "_used", "name")
 
-    def __init__(self, name: str, kind: type[V], buckets: int, *, shares: Collection[type] | None = None) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, kind: type[V], buckets: int, *, shares: Collection[type] | None = None, come_shared: bool = False
+    ) -> None:
+        self.name, self._come_shared = name, come_shared
         self._share = None if shares is None else sharer(kind, frozenset(shares))
         # The values are in their buckets alone: one more dictionary of all would take 50 to 100 bytes of a key.
         self._buckets: list[dict[str, V]] = [{} for _ in range(buckets)]
@@ -56,7 +58,7 @@ class ObjectTable(Generic[V]):
             # Several tables and stages of a process have the same keys.
             key = intern(key)
             bucket = self._bucket_of[key] = self._choose(key)
-        if self._share is not None:
+        if self._share is not None and not self._come_shared:
             self._share.share(value)
         self._buckets[bucket][key] = value
         self._touch(bucket)

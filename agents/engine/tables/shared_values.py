@@ -7,7 +7,6 @@ somebody holds it.
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
 from operator import attrgetter
 from sys import getrefcount, intern
 from types import NoneType, UnionType
@@ -123,10 +122,15 @@ class Sharer:
             self.share(values)
 
 
-@cache
-def sharer(kind: Any, whole: frozenset[type]) -> Sharer:
+_MADE: dict[tuple[type, frozenset[type]], Sharer] = {}
+
+
+def sharer(kind: type, whole: frozenset[type]) -> Sharer:
     """The sharer of a class, made once."""
-    return Sharer(kind, whole)
+    made = _MADE.get((kind, whole))
+    if made is None:
+        made = _MADE[kind, whole] = Sharer(kind, whole)
+    return made
 
 
 def _classes(hint: Any) -> set[Any]:

@@ -163,7 +163,9 @@ class VpaConditions(PartedState):
         self._rules, self._partition_of = rules, partition_of
         self._settings = rules.settings
         self.vpas: ObjectTable[VpaRecord] = ObjectTable("vpas", VpaRecord, 64, shares=(VpaChanged, ContainerPolicy))
-        self.decided: ObjectTable[LastConditions] = ObjectTable("decided", LastConditions, 64, shares=(ContainerRecommendation,))
+        self.decided: ObjectTable[LastConditions] = ObjectTable(
+            "decided", LastConditions, 64, shares=(ContainerRecommendation,), come_shared=True
+        )
         self.targets = TargetIndex(partition_of)
         self.limited = LimitedWorkloads(self.targets)
         self._targeted: TargetedVpas | None = None

@@ -109,7 +109,7 @@ class TargetIndex:
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
         self.requests: ObjectTable[DecidedRequests] = ObjectTable(
-            "requests", DecidedRequests, 2048, shares=(ContainerRecommendation,)
+            "requests", DecidedRequests, 2048, shares=(ContainerRecommendation,), come_shared=True
         )
         self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256, shares=())

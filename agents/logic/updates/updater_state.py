@@ -49,7 +49,7 @@ class UpdaterState:
         self.policies = policies
         self.pods: ObjectTable[PodRecord] = ObjectTable("pods", PodRecord, 256, shares=(Workload, ContainerSeen))
         self.recommended: ObjectTable[NewestRecommendation] = ObjectTable(
-            "recommended", NewestRecommendation, 2048, shares=(ContainerRecommendation,)
+            "recommended", NewestRecommendation, 2048, shares=(ContainerRecommendation,), come_shared=True
         )
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
