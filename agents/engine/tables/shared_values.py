@@ -83,7 +83,7 @@ class Sharer:
         # By the slot, because the values are frozen: what takes the place of a part is equal to it.
         get, put, of = attrgetter(slot.__name__), slot.__set__, _classes(hint)
         kind = next(iter(of))
-        inner = sharer(kind, whole) if len(of) == 1 and is_dataclass(kind) else None
+        inner = sharer(kind, whole) if len(of) == 1 and isinstance(kind, type) and is_dataclass(kind) else None
         if hint in (str, str | None):
             self._texts.append((get, put))
         elif of <= whole or of == {str}:

@@ -297,7 +297,7 @@ def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool
     last, created = columns.floats("last")[rows], columns.floats("created")[rows]
     # Upstream takes the creation, and so forgets the kills of containers that run for seconds, which nobody ever measures, every
     # eighth day (kubernetes/autoscaler#10211). Turns are milliseconds.
-    seen = np.fmax(created, columns["changed"][rows] / 1000.0)
+    seen = np.fmax(created, columns["changed"][rows].astype(np.float64) / 1000.0)
     return np.asarray(at - np.where(last == NEVER, seen, last) >= columns.floats("expires")[rows])
 
 
