@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.facts.nodes import NodeChanged
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodChanged, PodPhase
+from schemas.facts.update_facts import SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
@@ -287,6 +289,21 @@ def test_why_not_tells_a_mode_for_new_pods_from_one_for_none(
     assert log.run("why-not", "shop/Deployment/off") == 0
     reason = f"policy '{OFF.key}' has update mode '{mode}', which leaves running pods alone"
     assert f"{in_words('mode', reason)}; {says}" in capsys.readouterr().out
+
+
+def test_why_not_names_the_label_of_the_service_account_that_protects_a_pod(
+    shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = ObjectMetadataChanged(when(START), "demo", SERVICE_ACCOUNT, "web", "billing", labels={"critical": "true"})
+    shop.turn(NOW + MINUTE, account, replace(pods_of(API, 1)[0], service_account="billing"))
+    setting = "--set", "updates.protected_labels=ServiceAccount:critical=true"
+    reason = "the pod's ServiceAccount 'billing' is protected by its label 'critical=true'"
+    for number, words, says in ((0, setting, True), (1, setting, False), (0, (), False)):
+        capsys.readouterr()
+        assert shop.run("why-not", f"web/api-{number}", *words) == 0
+        first, *others = capsys.readouterr().out.splitlines()
+        assert first.endswith("by a resize in place")
+        assert (f"  no: {in_words('protected', reason)}" in others) == says
 
 
 def test_the_plan_says_what_new_pods_of_each_workload_would_get(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
