@@ -42,7 +42,7 @@ $(SETUP): requirements.lock pyproject.toml | $(PART)
 	@rm -f .venv/.demo-* && touch $@
 
 check: setup ## lint, types and the import law: all of them, also when one fails
-	@failed=; for tool in "ruff format --check ." "ruff check ." "mypy --num-workers 2" "lint-imports"; do echo "$$tool"; $(BIN)/$$tool || failed="$$failed '$$tool'"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	@failed=; for tool in "ruff format --check ." "ruff check ." mypy "lint-imports"; do echo "$$tool"; $(BIN)/$$tool || failed="$$failed '$$tool'"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test: setup ## the tests that need no broker
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -o faulthandler_timeout=1000
