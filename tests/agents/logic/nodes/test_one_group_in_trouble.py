@@ -129,7 +129,7 @@ def test_nodes_that_come_smaller_than_ever_are_asked_for_once() -> None:
     cloud.wait("a", "p", only="a")
     cloud.go(HOURS)
     assert run.grown == [("a", 1, 2)]
-    assert "2 cpu" in [one.reason for one in run.of(ScaleRefused) if one.code == RefusalCode.NO_GROUP_FITS][-1]
+    assert "2000m cpu" in [one.reason for one in run.of(ScaleRefused) if one.code == RefusalCode.NO_GROUP_FITS][-1]
 
 
 def halts(run: ScalerRun, name: str) -> list[tuple[str, str]]:

@@ -180,9 +180,8 @@ def test_a_pod_that_moved_is_refused(scene: ConsumerScene) -> None:
     scene.plan(eviction_of(pod))
     evictor(scene.context, scene.client).poll_once()
     resized, evicted = scene.outcomes()
-    gib = 1 << 30
-    assert resized.reason == f"it moved: the pod asks for metrics 700m {gib}, expected metrics 1000m {gib}"
-    assert evicted.reason == f"it moved: the pod requests metrics 700m {gib}, expected metrics 1000m {gib}"
+    assert resized.reason == "it moved: the pod asks for metrics 700m / 1.00 GiB, expected metrics 1000m / 1.00 GiB"
+    assert evicted.reason == "it moved: the pod requests metrics 700m / 1.00 GiB, expected metrics 1000m / 1.00 GiB"
     assert {resized.result, evicted.result} == {Result.REFUSED}
 
 
