@@ -70,7 +70,7 @@ def test_types_of_several_sizes_and_devices_grow_as_they_really_are_and_go_down_
             scene.step()
         assert max(scene.sizes["mixed"]) == 2, "a node that came too small is not asked for again"
         refused = [one for one in scene.run.of(ScaleRefused) if one.code == RefusalCode.NO_GROUP_FITS]
-        assert "has 2 cpu" in refused[-1].reason
+        assert "has 2000m cpu" in refused[-1].reason
         aws.gives("mixed", "c5.xlarge")
         scene.scale(0, "mixed", "gpu")
         scene.until_placed("mixed", 0, within=3600.0)
