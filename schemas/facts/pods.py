@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes
 
 
 class PodPhase(StrEnum):
@@ -137,6 +138,10 @@ class PodSeen:
     def owners_amounts(self) -> tuple[AmountsBefore, ...]:
         """The amounts of the containers that admission changed, as they were before; empty where it noted none."""
         return () if self.admitted is None else self.admitted.before
+
+    def limit_beside(self, container: ContainerSeen) -> Bytes | None:
+        """The memory limit of the pod itself, in bytes, where this container has none of its own; else None."""
+        return self.limits.memory if container.limits.memory is None else None
 
 
 PROTECTORS: Mapping[str, Callable[[PodSeen], Iterable[str]]] = {

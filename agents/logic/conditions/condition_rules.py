@@ -7,11 +7,11 @@ facts, which are ours. A condition keeps the time of its last flip.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 from agents.logic.governing_policies import container_policy
 from agents.logic.guards.guard_records import in_words
-from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, TargetBound, memory_bound, of_pod_limit, unhelped
+from agents.logic.resources.target_caps import TargetBound, beyond_advice, memory_bound, unhelped
 from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
@@ -173,19 +173,15 @@ def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[Unanswe
     """The kills of a pod's containers. `before`: those that were known of it."""
     former = {kills.container: kills for kills in before}
     return tuple(
-        replace(_kills(pod, seen, seen.last_run.ended, former.get(seen.name)), **_of_pod(pod, seen))
+        _in(pod, seen, _kills(pod, seen, seen.last_run.ended, former.get(seen.name)))
         for seen in (*pod.containers, *pod.init_containers)
         if seen.last_run is not None and seen.last_run.killed_for_memory
     )
 
 
-class _OfPod(TypedDict):
-    init: bool
-    pod_limit: Bytes | None
-
-
-def _of_pod(pod: PodChanged, seen: ContainerSeen) -> _OfPod:
-    return _OfPod(init=seen in pod.init_containers, pod_limit=pod.limits.memory if seen.limits.memory is None else None)
+def _in(pod: PodChanged, seen: ContainerSeen, kills: UnansweredKills) -> UnansweredKills:
+    """The kills with what holds of their container in its pod."""
+    return replace(kills, init=seen in pod.init_containers, pod_limit=pod.limit_beside(seen))
 
 
 def of_ended_pods(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
@@ -203,7 +199,7 @@ def of_ended_pods(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[U
                 first = former.first if former is not None and same else run.ended
                 previous = former.last if former is not None and same else run.ended
                 amounts = seen.requests.memory, seen.limits.memory
-                kills[seen.name] = UnansweredKills(seen.name, *amounts, first, run.ended, before=previous, **_of_pod(pod, seen))
+                kills[seen.name] = _in(pod, seen, UnansweredKills(seen.name, *amounts, first, run.ended, before=previous))
         # A newer pod that ended well, or has other amounts, is an answer.
         elif former is not None and pod.created > former.last and (not same or pod.phase is PodPhase.SUCCEEDED):
             del kills[seen.name]
@@ -246,8 +242,8 @@ def _bound(governing: GoverningPolicy, loop: UnansweredKills, known: LoopKnowled
     policy = container_policy(governing.containers, loop.container)
     # No recommendation is made for init containers, by upstream as by us, nor for pods as a whole, so none of the rest can be the
     # cause.
-    if loop.pod_limit is not None or loop.init:
-        return OF_INIT_CONTAINERS if loop.pod_limit is None else of_pod_limit(loop.pod_limit)
+    if (beyond := beyond_advice(loop.pod_limit, init=loop.init)) is not None:
+        return beyond
     # Pods that end are followed by others, to which mode Initial gives what is recommended.
     if governing.update_mode is UpdateMode.OFF or (governing.update_mode is UpdateMode.INITIAL and loop.before is None):
         return TargetBound("UpdateMode", f"the update mode '{governing.update_mode}' leaves running pods alone")

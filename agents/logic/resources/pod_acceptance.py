@@ -107,18 +107,12 @@ def _of_range(where: tuple[str, str], kind: str, bounding: Range, requests: Sums
             rule = f"{resource} {word}"
             if least is not None and (amount is not None or word == "request"):
                 by = _milli(least.nano) - _milli(amount) if amount is not None else _ABSENT
-                yield from _beyond(
-                    (where[0], "least", rule),
-                    by,
-                    f"{rule} of {where[1]} is below {in_words(resource, least.nano)[0]}, {_RANGE} {kind}",
-                )
+                why = f"{rule} of {where[1]} is below {_bound(resource, least, kind)}"
+                yield from _beyond((where[0], "least", rule), by, why)
             if most is not None and (amount is not None or word == "limit"):
                 by = _milli(amount) - _milli(most.nano) if amount is not None else _ABSENT
-                yield from _beyond(
-                    (where[0], "most", rule),
-                    by,
-                    f"{rule} of {where[1]} is above {in_words(resource, most.nano)[0]}, {_RANGE} {kind}",
-                )
+                why = f"{rule} of {where[1]} is above {_bound(resource, most, kind)}"
+                yield from _beyond((where[0], "most", rule), by, why)
         ratio = bounding.ratios.get(resource)
         if ratio is not None:
             by = _beyond_ratio(requests.get(resource), limits.get(resource), ratio)

@@ -230,18 +230,23 @@ class TargetBound:
     clause: str
 
 
-OF_INIT_CONTAINERS = TargetBound(
+_OF_INIT_CONTAINERS = TargetBound(
     "InitContainer",
     "it is an init container, for which nothing is recommended, as in upstream's VPA; raise its memory in the template",
 )
 """The bound of init containers, those that run on as sidecars among them."""
 
 
-def of_pod_limit(limit: Bytes) -> TargetBound:
-    """The bound of a container without a limit of its own, in a pod that has this one for all its containers together."""
-    return TargetBound(
-        "PodLimit", f"it has no limit of its own, and was killed at its pod's, {bytes_text(limit)}; raise the pod's own limit"
-    )
+def beyond_advice(pod_limit: Bytes | None, *, init: bool) -> TargetBound | None:
+    """The bound of a container that no recommendation helps; None for any other.
+
+    `pod_limit`: what the pod has for all its containers together, where this one has no limit of its own; `init`: it is an init
+    container.
+    """
+    if pod_limit is None:
+        return _OF_INIT_CONTAINERS if init else None
+    most = bytes_text(pod_limit)
+    return TargetBound("PodLimit", f"it has no limit of its own, and was killed at its pod's, {most}; raise the pod's own limit")
 
 
 def unhelped(container: str) -> str:

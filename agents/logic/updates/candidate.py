@@ -227,7 +227,7 @@ def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     killed = [seen for seen in _recently_killed(situation) if counts(seen.name)]
     if killed and not situation.upstream:
         # A kill is no reason to take memory away, nor to change anything else, nor to give more where that helps nobody.
-        helped = (seen for seen in killed if oom_loops.at_pod_limit(fact, seen) is None)
+        helped = (seen for seen in killed if fact.limit_beside(seen) is None)
         killed = [seen for seen in helped if oom_loops.short(seen, situation.advice)]
     kills = [oom_loops.kill(fact, seen, situation.at) for seen in killed]
     quick = update_priority.quick_kill(kills, timedelta(seconds=settings.quick_oom), counts)

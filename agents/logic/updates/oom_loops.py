@@ -9,14 +9,13 @@ from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources.resource_lists import MEMORY
-from agents.logic.resources.target_caps import OF_INIT_CONTAINERS, OF_RANGES, memory_bound, of_pod_limit, unhelped
+from agents.logic.resources.target_caps import OF_RANGES, beyond_advice, memory_bound, unhelped
 from agents.logic.updates import cap_sentences
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill
 from schemas.decisions.recommendations import TargetCuts
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
 from schemas.policies.vertical import ContainerMode
-from schemas.units import Bytes
 
 # One kill may be an accident.
 LEAST_RESTARTS = 2
@@ -87,23 +86,18 @@ def bound(  # noqa: PLR0913  # what a loop of kills is judged by
     return ""
 
 
-def at_pod_limit(pod: PodChanged, seen: ContainerSeen) -> Bytes | None:
-    """The limit of the pod itself, if an OOM kill of a container of it is at that; None where it may be at one of its own."""
-    return pod.limits.memory if seen.limits.memory is None else None
-
-
 def bound_beyond_advice(pod: PodChanged, at: datetime, within: timedelta) -> str:
     """What keeps a container that is killed again and again from getting more, whatever is recommended; empty where none is.
 
     That is so of init containers, and where the limit is the pod's own.
     """
     for seen in (*pod.containers, *pod.init_containers):
-        run, most = _killed_run(seen), at_pod_limit(pod, seen)
+        run = _killed_run(seen)
         if run is None or seen.restarts < LEAST_RESTARTS or abs(at - run.ended) >= within:
             continue
-        if most is not None or seen in pod.init_containers:
-            bound = OF_INIT_CONTAINERS if most is None else of_pod_limit(most)
-            return f"{unhelped(seen.name)}: {bound.clause}"
+        beyond = beyond_advice(pod.limit_beside(seen), init=seen in pod.init_containers)
+        if beyond is not None:
+            return f"{unhelped(seen.name)}: {beyond.clause}"
     return ""
 
 
