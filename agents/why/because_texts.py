@@ -47,8 +47,8 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
             yield f"{name} {what}: {_requested(what, about)}"
     elif "samples" in about:
         # The grounds of a recommendation; those above are of an update.
-        count, first, last = event_descriptions.text(about["samples"]), _time(about.get("first")), _time(about.get("last"))
-        yield f"{name}: {count} samples from {first} to {last}"
+        span = f" from {_time(about['first'])} to {_time(about['last'])}" if about.get("first") and about.get("last") else ""
+        yield f"{name}: {event_descriptions.text(about['samples'])} samples{span}"
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), _number(about.get('margin')) or margin)}"
     else:
@@ -105,13 +105,26 @@ def _node(value: object) -> str:
     node = _mapping(value)
     if not node:
         return "none known"
-    cut = [f"{resource.replace('_', ' ')} of {_sum(resource, excess)}" for resource, excess in _mapping(node.get("cut")).items()]
+    sums = {resource.replace("_", " "): _sum(resource, excess) for resource, excess in _mapping(node.get("cut")).items()}
+    unbounded = event_descriptions.UNBOUNDED
+    cut = [f"{name} without a bound" if size == unbounded else f"{name} of {size}" for name, size in sums.items()]
     room = f"'{node.get('node')}' has {_amount('cpu', node.get('cpu'))} / {_amount('memory', node.get('memory'))} for pods"
     return f"{room}; cut down to it: {', '.join(cut) or 'nothing'}"
 
 
 def _sum(name: str, value: object) -> str:
     return _amount("cpu" if name.endswith("cpu") else "memory", value)
+
+
+def _floors(value: object) -> str:
+    """`web at least 448.0 MiB since it was killed under 128.0 MiB (2 failures, the last at 2026-01-05 00:24:30)`."""
+    return "; ".join(f"{name} {_floor(_mapping(floor))}" for name, floor in _mapping(value).items())
+
+
+def _floor(floor: Mapping[str, object]) -> str:
+    least, tried = (_amount("memory", floor.get(name)) for name in ("memory", "killed_under"))
+    last = _time(floor.get("killed"))
+    return f"at least {least} since it was killed under {tried} ({floor.get('failures')} failures, the last at {last})"
 
 
 def _pods(value: object) -> str:
@@ -180,6 +193,7 @@ _SENTENCES: Mapping[str, Callable[[object], str]] = {
     "node": _node,
     "last_oom": _oom,
     "oom_source": _watched,
+    "floors": _floors,
     "pods": _pods,
     "policy": _policy,
     "settings": _settings,
@@ -194,6 +208,7 @@ _NAMES: Mapping[str, str] = {
     "node": "largest node",
     "last_oom": "last OOM kill",
     "oom_source": "source of OOM kills",
+    "floors": "needed to start",
     "difference": "requests are off their target by",
     "scale_up": "something needs more than it requests",
     "hpa_utilization": "the utilisation that HPAs scale by becomes",

@@ -339,16 +339,19 @@ def _amounts(amounts: Amounts) -> str:
     return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
 
 
+UNBOUNDED = "unbounded"
+
+
 def amount(unset: str = "not set", /, *, cpu: float | None = None, memory: float | None = None) -> str:
-    """One amount in people's units (`schemas.units`); `?` for a bound that none is yet, `unset` for one that is not set."""
+    """One amount in people's units (`schemas.units`); `unbounded` for what is no bound yet, `unset` for what is not set."""
     if cpu is not None:
-        if cpu * 1000 == AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
-            return "?"
+        if cpu * 1000 >= AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
+            return UNBOUNDED
         return units.cpu_text(cpu)
     if memory is None:
         return unset
-    if memory == AMOUNT_LIMIT:
-        return "?"
+    if memory >= AMOUNT_LIMIT:
+        return UNBOUNDED
     return units.bytes_text(memory)
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from agents.why import because_texts, event_descriptions
+from schemas.bounds import AMOUNT_LIMIT
 from schemas.decisions.recommendations import ContainerRecommendation, OomSource, OomSourceState, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged
@@ -107,6 +108,19 @@ def test_in_full_every_value_stands_as_the_record_has_it() -> None:
     assert list(because_texts.in_full({"confidence": 0.1 + 0.2, "bytes": 1_123_456_789})) == [
         "confidence: 0.30000000000000004",
         "bytes: 1123456789",
+    ]
+
+
+def test_floors_and_bounds_that_are_none_are_told_with_units_and_without_signs() -> None:
+    killed = {"memory": 2 * GIB, "killed_under": 512 * MIB, "failures": 2, "killed": "2026-01-05T00:24:30.123000Z"}
+    node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"upper_memory": AMOUNT_LIMIT}, "place": "n:0:1"}
+    unseen = {"samples": 0, "first": None, "last": None, "cpu": {"confidence": 0.0}, "memory": {"confidence": 0.0}}
+    told = list(because_texts.in_words({"floors": {"web": killed}, "node": node, "containers": {"web": unseen}}))
+    assert told[0] == "web: 0 samples"
+    assert told[3:] == [
+        "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: upper memory without a bound",
+        "needed to start: web at least 2.00 GiB since it was killed under 512.0 MiB (2 failures, the last at"
+        + " 2026-01-05 00:24:30)",
     ]
 
 
