@@ -18,7 +18,7 @@ FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar 
 SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
 COUNT = $(shell grep -c == $(1))
 
-.PHONY: help setup check test golden manifests docs test-slow test-kafka test-kafka-slow test-controlplane demo figures sizing up bench torture images lock clean
+.PHONY: help setup check test golden manifests docs test-slow test-kafka test-kafka-slow test-torture test-controlplane demo figures sizing up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -60,9 +60,11 @@ test-slow: setup ## the longer ones of these: a whole real trace, eight days of 
 test-kafka: setup ## the tests on a real Apache Kafka (three at a time, for they mostly wait; each with a broker that it starts)
 	$(KAFKA) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it has its times), real traces, every way to stop the demo
-	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
+test-torture: setup ## the torture in short, by itself, for it has its times
 	$(KAFKA)/test_torture.py -m slow
+
+test-kafka-slow: setup ## the longer ones: real traces, every way to stop the demo, every kind of log
+	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
 
 test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; three planes at a time)
 	$(BIN)/python tests/controlplane/build.py

@@ -6,6 +6,7 @@ same ones each time, so that its verdict is about the change. `thorough` takes f
 """
 
 import os
+import time
 from collections import defaultdict
 
 import pytest
@@ -22,6 +23,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 QUICK_VECTORS = 24
 """Cases of one test that the quick suite takes, evenly spread; the others of a file `test_..._vectors.py` are slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a slow test that would begin after the moment until which CI has time for them."""
+    until = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
+    if item.get_closest_marker("slow") and time.time() > until and item.path.name != "test_torture.py":
+        pytest.skip("no time is left for long tests: `make test-slow test-kafka-slow` runs them")
 
 
 @pytest.hookimpl(tryfirst=True)
