@@ -56,7 +56,7 @@ def test_a_few_hot_pods_among_twenty_are_mended_though_the_others_use_little(mod
     assert world.kills[-1].at < START + timedelta(minutes=15)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
 def test_a_loop_that_begins_when_the_last_one_is_forgotten_ends_too(mode: UpdateMode) -> None:
     later = timedelta(hours=26)
     container = replace(template("app", 0, 0.0, 700, 700), shape=growing_again(1400, 4000, later))

@@ -68,7 +68,9 @@ def as_bytes(part: PartialScore) -> bytes:
     return orjson.dumps((part.card(), [part.totals(side) for side in SIDES]))
 
 
-@pytest.mark.parametrize("order", ["timestamp_s, pod, container", "pod, container, timestamp_s"])
+@pytest.mark.parametrize(
+    "order", [pytest.param("timestamp_s, pod, container", marks=pytest.mark.slow), "pod, container, timestamp_s"]
+)
 def test_any_number_of_processes_gives_the_same_score_to_the_last_bit(order: str, tmp_path: Path) -> None:
     file = trace(tmp_path / "usage.parquet", order=order)
     one, two, three = (backtest_command.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2, 3))

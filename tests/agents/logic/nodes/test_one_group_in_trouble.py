@@ -136,7 +136,7 @@ def halts(run: ScalerRun, name: str) -> list[tuple[str, str]]:
     return [(one.code, one.reason) for one in run.of(NodeScalingHalted) if one.group == name]
 
 
-@pytest.mark.parametrize(("before", "hours"), [(1, 6), (0, 4)])
+@pytest.mark.parametrize(("before", "hours"), [pytest.param(1, 6, marks=pytest.mark.slow), (0, 4)])
 def test_three_pods_want_three_nodes_whatever_failed_before(before: int, hours: int) -> None:
     """A shortage of hours: the size is raised for each try, and lowered to what exists after it, also from zero."""
     shapes = [shape("a", cpu=3500, node_selector={"group": "a"})]
