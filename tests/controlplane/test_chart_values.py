@@ -1,11 +1,13 @@
 """What clusters add to the chart reaches the objects that it is meant for, and nothing is left without its labels."""
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.controlplane.chart_values import API_VERSIONS, VALUES, pods, rendered
+from tests.controlplane.chart_values import API_VERSIONS, CHART, VALUES, pods, rendered
 
 LARGE = {"layout": "large"}
 
@@ -105,3 +107,47 @@ def test_the_right_on_the_config_map_of_priorities_is_on_the_one_that_the_settin
     namespace, name = (place or "kube-system/cluster-autoscaler-priority-expander").split("/")
     assert {kind: d["metadata"]["namespace"] for kind, d in named.items()} == {"Role": namespace, "RoleBinding": namespace}
     assert [rule["resourceNames"] for rule in named["Role"]["rules"]] == [[name]]
+
+
+TEXTS = {"name", "namespace", "image", "secretName", "priorityClassName", "runtimeClassName", "storageClassName", "topicName"}
+"""Fields that the API takes as texts alone, whatever they look like; so it takes what is in labels, annotations and data."""
+NUMBERS: Mapping[str, Mapping[str, object]] = {
+    "one log": {
+        "kafka.brokers": "k:9092",
+        "nameOverride": "123",
+        "mode": "apply",
+        "priorityClassName": "1",
+        "runtimeClassName": "2",
+    },
+    "an image": {"kafka.brokers": "k:9092", "image.repository": "12", "image.tag": "1.10"},
+    "single": {"kafka.kind": "single", "mode": "apply", "layout": "large", "kafka.topicPrefix": "1e3"},
+    "strimzi": {**VALUES["strimzi"], "kafka.strimzi.cluster": "12", "kafka.topicPrefix": "1e3"},
+    "scram": {**VALUES["scram"], "kafka.security.secret": "12", "commonLabels": {"a": "1"}, "podAnnotations": {"b": "true"}},
+}
+"""Names as Kubernetes allows them, which YAML takes for numbers where nobody quotes them."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_name_that_looks_like_a_number_stays_a_text(name: str, helm: Path) -> None:
+    for document in rendered(helm, "123", {"clusterName": "1e5", **NUMBERS[name]}):
+        assert list(_no_texts(document, document["kind"])) == []
+
+
+def _no_texts(value: object, path: str) -> Iterator[str]:
+    parent = path.rpartition(".")[2]
+    if isinstance(value, dict):
+        for key, below in value.items():
+            bare = not isinstance(below, str | dict | list)
+            if bare and (key in TEXTS or parent in {"labels", "annotations", "matchLabels", "data"}):
+                yield f"{path}.{key}: {below!r}"
+            yield from _no_texts(below, f"{path}.{key}")
+    elif isinstance(value, list):
+        for below in value:
+            yield from _no_texts(below, path)
+
+
+def test_no_digest_is_written_without_quotes() -> None:
+    """One in 700 looks like a number, such as 12e4567890123456, and the API server refuses the pods that have it."""
+    bare = re.compile(r"^[^{]*: \{\{ (?![^}]*\bquote\b)[^}]*sha256sum[^}]*\}\}$")
+    lines = [line for file in sorted((CHART / "templates").rglob("*.yaml")) for line in file.read_text().splitlines()]
+    assert [line for line in lines if bare.match(line)] == []

@@ -4,10 +4,10 @@
 {{- end }}
 
 {{- define "ullage.labels" -}}
-app.kubernetes.io/name: {{ include "ullage.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "ullage.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: {{ include "ullage.name" . }}
+app.kubernetes.io/part-of: {{ include "ullage.name" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}
@@ -18,8 +18,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What selects the pods of the release, or of one component. Only this may stand in selectors, which cannot be changed. */}}
 {{- define "ullage.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "ullage.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "ullage.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -29,7 +29,7 @@ app.kubernetes.io/component: {{ . }}
 {{- define "ullage.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ index . 1 }}
-namespace: {{ $root.Release.Namespace }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels: {{- include "ullage.labels" $root | nindent 2 }}
 {{- if gt (len .) 2 }}
   app.kubernetes.io/component: {{ index . 2 }}
@@ -171,7 +171,7 @@ and acts, and one for what answers the API server, which must be there while the
 {{- end }}
 
 {{- define "ullage.webhookSettings" -}}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 failure_policy: {{ .Values.webhook.failurePolicy }}
 {{- if include "ullage.webhookSecret" . }}
 certificate: /etc/ullage/webhook/tls.crt
@@ -247,10 +247,10 @@ securityContext: {{- toYaml $all.podSecurityContext | nindent 2 }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $own.priorityClassName | default $all.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $all.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- with mergeOverwrite (deepCopy $all.nodeSelector) ($own.nodeSelector | default dict) }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -294,11 +294,11 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 {{- if include "ullage.strimziSecrets" . }}
 {{- if ne $security.protocol "SSL" }}
 - {name: ULLAGE_LOG__SECURITY__USERNAME, value: {{ $secret }}}
-- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: password}}}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret | quote }}, key: password}}}
 {{- end }}
 {{- else if $secret }}
-- {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: username, optional: true}}}
-- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret }}, key: password, optional: true}}}
+- {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ $secret | quote }}, key: username, optional: true}}}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ $secret | quote }}, key: password, optional: true}}}
 {{- end }}
 {{- if and $tls $secret }}
 - {name: ULLAGE_LOG__SECURITY__FOLDER, value: /etc/ullage/kafka}
@@ -340,7 +340,7 @@ dnsConfig: {{- toYaml . | nindent 2 }}
       - secret: {name: {{ $secret }}, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
       {{- end }}
 {{- else if $secret }}
-- {name: kafka, secret: {secretName: {{ $secret }}}}
+- {name: kafka, secret: {secretName: {{ $secret | quote }}}}
 {{- end }}
 {{- with concat .Values.extraVolumes ($own.extraVolumes | default list) }}
 {{ toYaml . }}
