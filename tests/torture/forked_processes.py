@@ -12,6 +12,7 @@ import runpy
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -29,11 +30,22 @@ _FORKS: ForkServerContext = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(list(IMPORTED))
 
 
-class ForkedProcess:
-    """One `python -m module told`, with the words of `subprocess.Popen`."""
+def _at_the_root() -> None:
+    os.chdir(ROOT)
 
-    def __init__(self, module: str, told: dict[str, object], log: Path) -> None:
-        self._process = _FORKS.Process(target=_become, args=(module, json.dumps(told), str(log)))
+
+class ForkedProcess:
+    """One `python -m module told`, with the words of `subprocess.Popen`. `enter` is called in it before all else."""
+
+    def __init__(
+        self,
+        module: str,
+        told: dict[str, object] | Sequence[str],
+        log: Path,
+        enter: Callable[[], None] = _at_the_root,
+    ) -> None:
+        words = [json.dumps(told)] if isinstance(told, dict) else [*told]
+        self._process = _FORKS.Process(target=_become, args=(module, words, str(log), enter))
         self._process.start()
 
     @property
@@ -60,14 +72,14 @@ class ForkedProcess:
         return code
 
 
-def _become(module: str, told: str, log: str) -> None:
+def _become(module: str, words: list[str], log: str, enter: Callable[[], None]) -> None:
     """What a new interpreter would do."""
-    os.chdir(ROOT)
     output, nothing = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(here, there)
+    enter()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     random.seed()
-    sys.argv = [module, told]
+    sys.argv = [module, *words]
     sys.modules.pop(module, None)  # it is run as a program, with chances of its own
     runpy.run_module(module, run_name="__main__", alter_sys=True)
