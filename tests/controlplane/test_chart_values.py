@@ -109,7 +109,8 @@ def test_the_right_on_the_config_map_of_priorities_is_on_the_one_that_the_settin
     assert [rule["resourceNames"] for rule in named["Role"]["rules"]] == [[name]]
 
 
-TEXTS = {"name", "namespace", "image", "secretName", "priorityClassName", "runtimeClassName", "storageClassName", "topicName"}
+TEXTS = {"name", "namespace", "image", "secretName", "priorityClassName", "runtimeClassName", "storageClassName"}
+TEXTS |= {"topicName", "value"}
 """Fields that the API takes as texts alone, whatever they look like; so it takes what is in labels, annotations and data."""
 NUMBERS: Mapping[str, Mapping[str, object]] = {
     "one log": {
@@ -121,7 +122,8 @@ NUMBERS: Mapping[str, Mapping[str, object]] = {
     },
     "an image": {"kafka.brokers": "k:9092", "image.repository": "12", "image.tag": "1.10"},
     "single": {"kafka.kind": "single", "mode": "apply", "layout": "large", "kafka.topicPrefix": "1e3"},
-    "strimzi": {**VALUES["strimzi"], "kafka.strimzi.cluster": "12", "kafka.topicPrefix": "1e3"},
+    "strimzi": {**VALUES["strimzi"], "kafka.strimzi.cluster": "12", "kafka.topicPrefix": "12"},
+    "keda": {**VALUES["keda"], **VALUES["scram"], "kafka.security.secret": "12"},
     "scram": {**VALUES["scram"], "kafka.security.secret": "12", "commonLabels": {"a": "1"}, "podAnnotations": {"b": "true"}},
 }
 """Names as Kubernetes allows them, which YAML takes for numbers where nobody quotes them."""
