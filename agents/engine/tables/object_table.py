@@ -77,11 +77,11 @@ class ObjectTable(Generic[V]):
 
     def items(self) -> Iterator[tuple[str, V]]:
         """All keys and values, in no order that may matter."""
-        return chain.from_iterable(self._buckets[bucket].items() for bucket in self._used)
+        return chain.from_iterable(self._buckets[bucket].items() for bucket in sorted(self._used))
 
     def values(self) -> Iterator[V]:
         """All values, in no order that may matter."""
-        return chain.from_iterable(self._buckets[bucket].values() for bucket in self._used)
+        return chain.from_iterable(self._buckets[bucket].values() for bucket in sorted(self._used))
 
     def __len__(self) -> int:
         return len(self._bucket_of)
