@@ -29,7 +29,7 @@ QUICK_VECTORS = 24
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a slow test that would begin after the moment until which CI has time for them."""
     until = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
-    if item.get_closest_marker("slow") and time.time() > until and item.path.name != "test_torture.py":
+    if item.get_closest_marker("slow") and time.time() > until:
         pytest.skip("no time is left for long tests: `make test-slow test-kafka-slow` runs them")
 
 
