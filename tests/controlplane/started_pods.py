@@ -7,15 +7,12 @@ pod says so. The network is this machine's, unlike on a node: ports are given ou
 
 import base64
 import ctypes
-import json
 import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.controlplane import readiness
 from tests.controlplane.plane import Plane, free_ports
 from tests.support.commands import ROOT
 from tests.torture.forked_processes import ForkedProcess
@@ -306,13 +304,8 @@ class Started:
         if self.process.poll() is not None:
             pytest.fail(f"ended with {self.process.poll()}: {self.said()}")
         path = self.container["readinessProbe"]["httpGet"]["path"]
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['METRICS__PORT']}{path}", timeout=5):
-                return []
-        except urllib.error.HTTPError as error:
-            return list(json.loads(error.read())["reasons"])
-        except OSError:
-            return ["nothing answers"]
+        answered = readiness.reasons(f"http://127.0.0.1:{self.ports['METRICS__PORT']}{path}")
+        return ["nothing answers"] if answered is None else answered
 
 
 def _write(place: Path, content: Mapping[str, bytes]) -> None:

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.readiness import reasons
 from tests.controlplane.world import World
 from tests.support import chart_rights
 
@@ -94,17 +94,6 @@ def watching(config: Path, log: Path, folder: Path, *more: str) -> Iterator[str]
             process.wait(60.0)
 
 
-def reasons(url: str) -> list[str] | None:
-    """Why it is not ready; None while nothing answers."""
-    try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5.0) as answer:  # noqa: S310  # loopback
-            return list(json.loads(answer.read())["reasons"])
-    except urllib.error.HTTPError as error:
-        return list(json.loads(error.read())["reasons"])
-    except OSError:
-        return None
-
-
 def begin_with(texts: list[str] | None, beginnings: list[str]) -> bool:
     """Whether there are as many texts as beginnings, and each begins with its own."""
     return texts is not None and len(texts) == len(beginnings) and all(map(str.startswith, texts, beginnings))
@@ -121,7 +110,7 @@ def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_al
 ) -> None:
     (pod,) = world.deployment("web")
     with watching(kubeconfig(plane, world, tmp_path, RIGHTS), log, tmp_path) as url:
-        wait_for(lambda: reasons(url) == [], timeout=40.0, what="it is ready")
+        wait_for(lambda: reasons(f"{url}/readyz") == [], timeout=40.0, what="it is ready")
         published = [event for event in logged(log, "pod-changes") if isinstance(event, PodChanged)]
         assert pod["metadata"]["uid"] in {event.pod.uid for event in published}
         assert {"base-1", "base-2", "base-3"} <= {e.node for e in logged(log, "cluster-changes") if isinstance(e, NodeChanged)}
@@ -139,6 +128,6 @@ def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world
             "failed creations cannot be seen: listing 'failed creations' did not work: 403",
             "verticalpodautoscalers cannot be seen",
         ]
-        wait_for(lambda: begin_with(reasons(url), expected), timeout=40.0, what="these alone are out of sight")
+        wait_for(lambda: begin_with(reasons(f"{url}/readyz"), expected), timeout=40.0, what="these alone are out of sight")
     reports = [event for event in logged(log, "cluster-changes") if isinstance(event, SourceReported)]
     assert all(not {"oom-events", "policies"} & set(report.sees) for report in reports)

@@ -215,10 +215,11 @@ def test_a_cluster_moves_from_the_stock_vpa(
     shell.run(f"helm install ullage {CHART} -n {NAMESPACE} --create-namespace {sets}")
     release.roll_out()
 
-    def shown() -> str:
-        return shell.run("ullage recommendations -o csv")
+    def has_rows() -> bool:
+        shown = shell.run("ullage recommendations -o csv")
+        return all(name in shown for name in POLICIES)
 
-    wait_for(lambda: all(f"Deployment/{name}" in shown() or name in shown() for name in POLICIES), timeout=60.0, what="rows")
+    wait_for(has_rows, timeout=60.0, what="rows")
     assert "VPA of 'default'" in shell.run("ullage recommendations -o wide")
 
     hand_over, take_over, allow = (

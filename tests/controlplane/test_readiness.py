@@ -22,7 +22,7 @@ import yaml
 
 from streams.broker import Broker, BrokerSettings
 from streams.topics import Topics
-from tests.controlplane import prometheus_package
+from tests.controlplane import prometheus_package, readiness
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
@@ -67,13 +67,8 @@ class Site:
 
     def reasons(self, name: str) -> list[str]:
         """Why a process is not ready."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/readyz", timeout=5):
-                return []
-        except urllib.error.HTTPError as error:
-            return list(json.loads(error.read())["reasons"])
-        except OSError:
-            return ["nothing answers"]
+        answered = readiness.reasons(f"http://127.0.0.1:{self.ports[name]}/readyz")
+        return ["nothing answers"] if answered is None else answered
 
     def besides_the_clock(self, name: str) -> list[str]:
         """Why a process is not ready, but for the clock, which is away while other things go and come."""

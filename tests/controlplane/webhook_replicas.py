@@ -5,7 +5,6 @@ replicas that listen. `Hooks.start("one")` starts a replica, under its own role 
 """
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from streams.codec.event_codec import Codec
 from streams.consumers.webhook.registration import PATH
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
+from tests.controlplane import readiness
 from tests.controlplane.api_requests import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
@@ -152,12 +152,7 @@ class Hooks:
     def reasons(self, name: str) -> list[str] | None:
         """Why it is not ready; None while nothing answers."""
         assert self.running[name][0].poll() is None, self.said(name)[-3000:]
-        try:
-            return list(json.loads(self._health(name, "readyz"))["reasons"])
-        except urllib.error.HTTPError as error:
-            return list(json.loads(error.read())["reasons"])
-        except OSError:
-            return None
+        return readiness.reasons(f"http://127.0.0.1:{self.running[name][1]}/readyz")
 
     def metric(self, line: str, name: str = "one") -> float:
         """The value of a sample, by its name and labels as they are exposed; 0 when it is not there."""
