@@ -117,14 +117,16 @@ def _sum(name: str, value: object) -> str:
 
 
 def _floors(value: object) -> str:
-    """`web at least 448.0 MiB since it was killed under 128.0 MiB (2 failures, the last at 2026-01-05 00:24:30)`."""
+    """`web at least 448.0 MiB since it was killed under 128.0 MiB (2 failures, the last counted at 2026-01-05 00:24:30)`."""
     return "; ".join(f"{name} {_floor(_mapping(floor))}" for name, floor in _mapping(value).items())
 
 
 def _floor(floor: Mapping[str, object]) -> str:
     least, tried = (_amount("memory", floor.get(name)) for name in ("memory", "killed_under"))
-    last = _time(floor.get("killed"))
-    return f"at least {least} since it was killed under {tried} ({floor.get('failures')} failures, the last at {last})"
+    failures = floor.get("failures")
+    # The turn that took the last kill in, which is later than the kill itself.
+    last = f"{failures} failure{'' if failures == 1 else 's'}, the last counted at {_time(floor.get('killed'))}"
+    return f"at least {least} since it was killed under {tried} ({last})"
 
 
 def _pods(value: object) -> str:

@@ -115,12 +115,12 @@ def test_floors_and_bounds_that_are_none_are_told_with_units_and_without_signs()
     killed = {"memory": 2 * GIB, "killed_under": 512 * MIB, "failures": 2, "killed": "2026-01-05T00:24:30.123000Z"}
     node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"upper_memory": AMOUNT_LIMIT}, "place": "n:0:1"}
     unseen = {"samples": 0, "first": None, "last": None, "cpu": {"confidence": 0.0}, "memory": {"confidence": 0.0}}
-    last = "2026-01-05 00:24:30"
+    last = "2 failures, the last counted at 2026-01-05 00:24:30"
     told = list(because_texts.in_words({"floors": {"web": killed}, "node": node, "containers": {"web": unseen}}))
     assert told[0] == "web: 0 samples"
     assert told[3:] == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: upper memory without a bound",
-        f"needed to start: web at least 2.00 GiB since it was killed under 512.0 MiB (2 failures, the last at {last})",
+        f"needed to start: web at least 2.00 GiB since it was killed under 512.0 MiB ({last})",
     ]
 
 
