@@ -117,7 +117,7 @@ def test_what_a_tenant_writes_stops_nothing_for_others(plane: Plane, world: Worl
 
     settings = ("cluster.policies=true", "cluster.replicas=true", "cluster.nodes=true")
     with watching(plane.kubeconfig, log, tmp_path, *settings) as url:
-        wait_for(lambda: reasons(url) == [], timeout=40.0, what="it is ready")
+        wait_for(lambda: reasons(f"{url}/readyz") == [], timeout=40.0, what="it is ready")
         with ThreadPoolExecutor(8) as pool:
             numbered = enumerate(hostile)
             taken = list(pool.map(lambda each: made(world, each[0], *each[1]), numbered))
@@ -131,7 +131,7 @@ def test_what_a_tenant_writes_stops_nothing_for_others(plane: Plane, world: Worl
             there = {name for name, (of, _) in zip(taken, hostile, strict=True) if name and of == path}
             wait_for(lambda there=there, kind=kind: there == names(kind), what=f"each {kind.__name__} is told")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             assert len(there) >= 15, "the API server takes them"
-        assert reasons(url) == []
+        assert reasons(f"{url}/readyz") == []
     others.close()
     world.ask.delete(f"{POD.format(world.namespace)}?gracePeriodSeconds=0")  # no other test of this plane is to meet them
     wait_for(lambda: not world.ask.get(POD.format(world.namespace))["items"], what="the pods are gone")

@@ -34,17 +34,6 @@ __all__ = ["aws_server", "home", "kafka"]
 
 PARTS = tuple(part for part in get_args(PartName) if part != "source-load")
 """All of them, but for the one that wants a Prometheus."""
-QUESTION = ExpanderAsked(
-    "scaler/0/1/ask-expander/real/groups",
-    datetime.now(UTC),
-    datetime.now(UTC) + timedelta(minutes=10),
-    "real",
-    tuple(OfferedGroup(name, 1, (), {}, (), {"cpu": 4000}, {"cpu": 4000}) for name in ("near", "far")),
-    (),
-    {},
-)
-
-
 MOUNTS = {**VALUES["external expander"], **VALUES["own certificate"], **VALUES["policies as code"], "clusterName": "real"}
 """Values by which the process reads a policy, an authority and a certificate of its own from ConfigMaps and Secrets."""
 
@@ -81,6 +70,13 @@ def in_the_cluster(expander: ExpanderServer, folder: Path) -> dict[str, dict[str
     }
 
 
+def question() -> ExpanderAsked:
+    """Of the groups `near` and `far`; it holds for ten minutes from now, so no module makes it while it is imported."""
+    at = datetime.now(UTC)
+    groups = tuple(OfferedGroup(name, 1, (), {}, (), {"cpu": 4000}, {"cpu": 4000}) for name in ("near", "far"))
+    return ExpanderAsked("scaler/0/1/ask-expander/real/groups", at, at + timedelta(minutes=10), "real", groups, (), {})
+
+
 def reason(site: Site, text: str) -> bool:
     return any(text in said for said in site.reasons("all"))
 
@@ -109,7 +105,7 @@ def test_it_is_ready_only_while_all_its_parts_are_and_shows_the_metrics_of_each(
     assert {"kube", "usage"} <= sources
 
     topics = site.commands.topics
-    record = Codec(topics).encode(QUESTION, topic="node-updates", key="real", partition=0, source="/test")
+    record = Codec(topics).encode(question(), topic="node-updates", key="real", partition=0, source="/test")
     with KafkaLog(KafkaConnection(kafka.bootstrap)) as log:
         log.append(with_attestations([record], topics))
     site.commands.wait(lambda: chosen_groups(kafka, topics) == [("far",)], 30.0, "the external expander has chosen")

@@ -213,6 +213,13 @@ class Component:
         name = PodName(self.world.namespace, about["name"], about["uid"])
         return Workload(CLUSTER, self.world.namespace, "Deployment", "web"), name
 
+    def wait_for_fact_of(self, pod: PodName) -> None:
+        wait_for(
+            lambda: any(isinstance(event, PodChanged) and event.pod == pod for event in self.logged("pod-changes")),
+            timeout=40.0,
+            what="the pod is in the log",
+        )
+
     def apply(self) -> None:
         self.publish(ControlChanged(datetime.now(UTC), CLUSTER, Mode.APPLY), "control", CLUSTER)
 
@@ -276,11 +283,7 @@ def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: C
 def test_the_kube_source_sees_pods_under_its_role(component: Component) -> None:
     process = component.start(KUBE, "source", "kube", webhook__namespace=component.home.namespace)
     _, pod = component.pod()
-    wait_for(
-        lambda: any(isinstance(e, PodChanged) and e.pod == pod for e in component.logged("pod-changes")),
-        timeout=40.0,
-        what="the pod is in the log",
-    )
+    component.wait_for_fact_of(pod)
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{component.home.namespace}/leases"
     component.says_of_the_webhook([False])
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -376,6 +379,8 @@ def test_the_usage_source_reads_the_metrics_api_under_its_role(component: Compon
     now = datetime.now(UTC)
     component.plane.metrics.serve(pod.namespace, pod.name, {"app": {"cpu": "250m"}}, at=now, window="30s")
     source = component.start(KUBE, "source", "kube", webhook__namespace=component.home.namespace)
+    # Usage waits five polls for its pod, which is here five seconds, and this server gives one sample and no later one.
+    component.wait_for_fact_of(pod)
     process = component.start(USAGE, "source", "usage", usage__interval_seconds="1")
     scraped = wait_for(
         lambda: [e for e in component.logged("pod-metrics") if isinstance(e, MetricsScraped)],
