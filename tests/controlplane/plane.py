@@ -19,9 +19,9 @@ import psutil
 import yaml
 from kubernetes import client as official
 
-from tests.controlplane import changes, crane_types, flags, kwok_stages, metrics, pki
+from tests.controlplane import api_audit, crane_types, flags, kwok_stages, metrics, pki
+from tests.controlplane.api_audit import Change
 from tests.controlplane.api_requests import Asking, wait_for
-from tests.controlplane.changes import Change
 from tests.controlplane.flags import HOST, Place
 from tests.controlplane.program import PlaneError, Program
 
@@ -123,7 +123,7 @@ class Plane:
 
     def changes(self, namespace: str, resource: str, *, user: str = "ullage") -> list[Change]:
         """What `user` tried to change there so far, in order, by the API server's own audit log."""
-        return changes.read(self.at.audit, namespace, resource, user=user)
+        return api_audit.read(self.at.audit, namespace, resource, user=user)
 
     def _make_programs(self) -> None:
         def program(command: list[str], asking: Asking, path: str) -> Program:

@@ -12,8 +12,8 @@ from streams.clients.cluster_port import Pod, PodUsage
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import GiveUp, TryAgain, Unreachable
 from tests.controlplane import kwok_stages
+from tests.controlplane.api_audit import Change
 from tests.controlplane.api_requests import wait_for
-from tests.controlplane.changes import Change
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 

@@ -1,4 +1,4 @@
-"""Measures the house: `python -m tests.support.codebase_metrics` prints the figures of docs/lab/house.md.
+"""Measures the house: `python -m tests.support.codebase_metrics` prints the figures of docs/lab/codebase.md.
 
 Product lines and files are those of the three packages. A why-comment is a `#` that is no instruction for a tool. Walks of an
 object or a turn through the files are not counted here.

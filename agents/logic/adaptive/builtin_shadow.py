@@ -7,7 +7,7 @@ a kill of ours cheaper.
 import numpy as np
 
 from agents.engine.tables.row_table import Floats
-from agents.logic.adaptive.rings import F4
+from agents.logic.adaptive.usage_rings import F4
 from agents.logic.vertical.policy_code import PolicyState, RecommendedColumns
 
 GAIN = 0.3

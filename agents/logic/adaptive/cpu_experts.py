@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.adaptive import rings
-from agents.logic.adaptive.rings import F4, Singles, Wholes
+from agents.logic.adaptive import usage_rings
+from agents.logic.adaptive.usage_rings import F4, Singles, Wholes
 from agents.logic.vertical.policy_code import PolicyState, SampleColumns, StateColumn
 
 EXPERTS = (
@@ -208,7 +208,7 @@ def _turn_hour(state: PolicyState, hour: Wholes) -> None:
     last = season[rows, places]
     # The first day is the profile itself; later days move it.
     season[rows, places] = np.where(np.isnan(last), highest, last + F4(SEASON) * (highest - last))
-    hours = rings.put(state["cpu_hours"], before, hour, highest)
+    hours = usage_rings.put(state["cpu_hours"], before, hour, highest)
     state["cpu_hours"], state["cpu_season"], state["cpu_hour"] = hours, season, hour
     state["cpu_highest"] = 0
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.adaptive import builtin_shadow, rings
+from agents.logic.adaptive import builtin_shadow, usage_rings
 from agents.logic.adaptive.builtin_shadow import GAIN, LEAST_RAISE, MOST_FACTOR
 from agents.logic.adaptive.memory_prior import KILLS_PRIOR, REQUESTS_PRIOR
-from agents.logic.adaptive.rings import F4, Singles, Wholes
+from agents.logic.adaptive.usage_rings import F4, Singles, Wholes
 from agents.logic.vertical.policy_code import PolicyState, SampleColumns, StateColumn
 
 BASES = (
@@ -76,9 +76,9 @@ STATE = (
     StateColumn("memory_started"),
     StateColumn("memory_highest", kind=F4),
     StateColumn("memory_day_highest", kind=F4),
-    StateColumn("memory_hours", np.nan, rings.HOURS, F4),
-    StateColumn("memory_days", np.nan, rings.DAYS, F4),
-    StateColumn("memory_season", np.nan, rings.DAY, F4),
+    StateColumn("memory_hours", np.nan, usage_rings.HOURS, F4),
+    StateColumn("memory_days", np.nan, usage_rings.DAYS, F4),
+    StateColumn("memory_season", np.nan, usage_rings.DAY, F4),
     StateColumn("memory_mean", kind=F4),
     StateColumn("memory_scale", kind=F4),
     StateColumn("memory_age", kind=F4),
@@ -144,7 +144,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     if len(over):
         # The order matters: the rings take the hour that `score` has judged, and clear what it was judged by.
         score(state.part(over))
-        rings.turn_hour(state.part(over), hour[over])
+        usage_rings.turn_hour(state.part(over), hour[over])
     renewed = np.concatenate([new, over]) if len(new) else over
     if len(renewed):
         _renew(samples, places[renewed], state.part(renewed), use[renewed])
@@ -185,7 +185,7 @@ def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
     bases = state["memory_base_sums"] / weight[:, None]
     guard = np.maximum(GUARDS * (state["memory_guard_sum"] / weight)[:, None], state["memory_least"][:, None])
     requests = np.maximum(bases[:, None, :, None] * MARGINS, guard[:, :, None, None])
-    requests *= (state["memory_weight"] / F4(rings.HOUR) / scale)[
+    requests *= (state["memory_weight"] / F4(usage_rings.HOUR) / scale)[
         :, None, None, None
     ]  # in parts of the mean use, as the prior is, too
     killed = state["memory_needed"].reshape(-1, len(GUARDS), len(BASES), 1) > MARGINS
@@ -209,14 +209,14 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     builtin_shadow.follow(state, samples.at[places], evidence.builtin)
     hour, hours = state.whole("memory_hour"), state["memory_hours"]
     rows = np.arange(len(state))
-    back = [hours[rows, (hour - ago) % rings.HOURS] for ago in range(1, rings.HOURS)]
+    back = [hours[rows, (hour - ago) % usage_rings.HOURS] for ago in range(1, usage_rings.HOURS)]
     last_hour = np.fmax(use, back[0])
     last_six = last_hour
     for before in back[1:]:  # fmax passes over the holes of a ring, where maximum would spread NaN
         last_six = np.fmax(last_six, before)
     three_days = np.fmax(np.fmax(last_six, state["memory_day_highest"]), np.fmax.reduce(state["memory_days"], axis=1))
     profile = state["memory_season"]
-    season = np.fmax(profile[rows, hour % rings.DAY], profile[rows, (hour + 1) % rings.DAY])
+    season = np.fmax(profile[rows, hour % usage_rings.DAY], profile[rows, (hour + 1) % usage_rings.DAY])
     leak = np.maximum(state["memory_leak"], use)
     bases = np.stack([three_days, np.fmax(last_hour, season), np.fmax(last_six, season), leak], axis=1)
     state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, last_hour, 0
@@ -297,7 +297,7 @@ def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
     if not len(warm):
         return
     state, use, at = state.part(warm), use[warm], at[warm]
-    hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, rings.DAY).astype(F4)
+    hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, usage_rings.DAY).astype(F4)
     growth = state["memory_growth"]
     state["memory_growth"] = growth + (1 - np.exp2(-6 * hours)) * (
         (use - state["memory_last"]) / hours - growth

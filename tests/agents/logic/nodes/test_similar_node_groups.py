@@ -5,7 +5,7 @@ from typing import Any
 
 from schemas.facts.nodes import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
-from tests.support.counted_steps import steps
+from tests.support.cost_in_steps import steps
 from tests.support.node_scene import SIZE, ScalerRun, controller, group, joined, pod, shape
 
 

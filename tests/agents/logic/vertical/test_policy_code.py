@@ -27,7 +27,7 @@ from agents.policies import policy_sources
 from schemas.names import Amounts
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn
 from tests.support.commands import ROOT
-from tests.support.counted_steps import steps
+from tests.support.cost_in_steps import steps
 
 Recommend = Callable[[EvidenceColumns], RecommendedColumns]
 NAME = "mine@0123456789abcdef"

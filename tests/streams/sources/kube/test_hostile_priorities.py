@@ -24,7 +24,7 @@ from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch.watched_resources import PrioritiesMap
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
-from tests.support.counted_steps import steps
+from tests.support.cost_in_steps import steps
 from tests.support.kube_objects import START
 from tests.support.scripted_api import ScriptedApi, line, listed, stream
 

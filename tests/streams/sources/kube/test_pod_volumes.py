@@ -18,7 +18,7 @@ from streams.clients.kube.scheduling_objects import (
 )
 from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
-from tests.support.counted_steps import steps
+from tests.support.cost_in_steps import steps
 from tests.support.kube_objects import decoded, meta, owner
 from tests.support.kube_scene import KubeScene
 
