@@ -30,7 +30,7 @@ class _NoCount:
         """Nothing is counted here."""
 
 
-def _series(containers: int) -> list[dict[str, str]]:
+def fleet_labels(containers: int) -> list[dict[str, str]]:
     """The labels that cAdvisor and a kubelet's scrape give; 250 bytes each."""
     return [
         usage_senders.labels(
@@ -57,7 +57,7 @@ def _requests(series: list[dict[str, str]], version: int, at: float) -> Iterator
 
 def measure(put: Put, containers: int = 100_000, version: int = 1, rounds: int = ROUNDS) -> None:
     """CPU of a sample with the whole process, memory of the samples, and the time of the answer that the source publishes."""
-    now, process, series = time.time(), psutil.Process(), _series(containers)
+    now, process, series = time.time(), psutil.Process(), fleet_labels(containers)
     before = process.memory_info().rss
     samples = UsageSamples(Seconds(300.0), 1_000_000)
     options = ReceiverOptions(most_bytes=Bytes(8 << 20))
