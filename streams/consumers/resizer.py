@@ -6,7 +6,7 @@ expected is left alone, and so is one whose memory limit would fall below its us
 less than before, is carried out by nobody, whoever wrote it: a log can be written to by mistake.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import structlog
@@ -14,7 +14,7 @@ import structlog
 from schemas import bounds
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import ResizeState
+from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.units import Bytes, Cores, amount_texts
@@ -80,14 +80,18 @@ LEAST_CORES, LEAST_MEMORY = 0.1, 128 << 20
 MOST_CUT = 1000
 """How many times less than before a container may request at once."""
 MOST_LIMIT = 10  # times what the largest node has, for a pod's limits in all; limits somewhat beyond a node are usual
+SAME_RATIO = 1.01  # times the ratio that a limit has to its request now; amounts that follow a ratio are rounded
 
 
-def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
-    """A sentence on why this plan is not carried out; None if it may be. `largest_node`: what the largest node has for pods."""
-    return next(_objections(plan, largest_node), None)
+def objection(plan: ResizePlanned, largest_node: Amounts | None, now: Sequence[ContainerSeen] = ()) -> str | None:
+    """A sentence on why this plan is not carried out; None if it may be.
+
+    `largest_node`: what the largest node has for pods; `now`: the containers as they are.
+    """
+    return next(_objections(plan, largest_node, {container.name: container for container in now}), None)
 
 
-def _objections(plan: ResizePlanned, largest_node: Amounts | None) -> Iterator[str]:
+def _objections(plan: ResizePlanned, largest_node: Amounts | None, now: Mapping[str, ContainerSeen]) -> Iterator[str]:
     for what, amounts in (("requests", plan.requests), ("limits", plan.limits)):
         for name, amount in amounts.items():
             yield from bounds.amounts(f"{what}['{name}']", amount)
@@ -98,10 +102,12 @@ def _objections(plan: ResizePlanned, largest_node: Amounts | None) -> Iterator[s
         yield from _cut(f"requests['{name}'].cpu", before.cpu, amount.cpu)
         yield from _cut(f"requests['{name}'].memory", before.memory, amount.memory)
     if largest_node is not None:
-        for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
+        for resource in ("cpu", "memory"):
             largest = getattr(largest_node, resource)
-            yield from _beyond(f"the plan requests {{:g}} {unit}", _sum(plan.requests, resource), largest, 1)
-            yield from _beyond(f"the plan limits the pod to {{:g}} {unit}", _sum(plan.limits, resource), largest, MOST_LIMIT)
+            yield from _beyond("the plan requests", resource, _sum(plan.requests, resource), largest, 1)
+            # A limit of 4 cores beside a request of a millicore is the owner's word, and so is what follows in that ratio.
+            raised = {name: amounts for name, amounts in plan.limits.items() if not _follows(plan, now.get(name), resource)}
+            yield from _beyond("the plan limits the pod to", resource, _sum(raised, resource), largest, MOST_LIMIT)
 
 
 def _leap(path: str, before: float | None, after: float | None, least: float) -> Iterator[str]:
@@ -115,10 +121,22 @@ def _cut(path: str, before: float | None, after: float | None) -> Iterator[str]:
         yield f"{path} is {after:g}, less than a {MOST_CUT}th of what it was ({before:g})"
 
 
-def _beyond(says: str, total: float, largest: float | None, times: int) -> Iterator[str]:
+def _follows(plan: ResizePlanned, now: ContainerSeen | None, resource: str) -> bool:
+    """Whether a container's limit is to be in the ratio to its request that it has now."""
+    if now is None:
+        return False
+    after = tuple(getattr(amounts.get(now.name), resource, None) for amounts in (plan.requests, plan.limits))
+    before = tuple(getattr(amounts, resource) for amounts in (now.requests, now.limits))
+    if not (after[0] and after[1] and before[0] and before[1]):
+        return False
+    return bool(after[1] / after[0] <= before[1] / before[0] * SAME_RATIO)
+
+
+def _beyond(says: str, resource: str, total: float, largest: float | None, times: int) -> Iterator[str]:
     if largest is not None and total > largest * times:
         most = "" if times == 1 else f", of which {times} times as much is the most"
-        yield f"{says.format(total)} in all, and the largest node has {largest:g} for pods{most}"
+        asked, there = amount_texts(resource, total, largest)
+        yield f"{says} {asked} in all, and the largest node has {there} for pods{most}"
 
 
 def _sum(requests: Mapping[str, Amounts], resource: str) -> float:
@@ -166,11 +184,11 @@ class Resizes:
         self._client, self._permit, self._record = client, permit, record
 
     def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult | None:
-        """Refuse what is absurd, look, act, then record an Event."""
-        absurd = objection(plan, largest_node)
+        """Look, refuse what is absurd, act, then record an Event."""
+        pod = find_live(self._client, plan.pod)
+        absurd = objection(plan, largest_node, () if pod is None else pod.containers)
         if absurd is not None:
             return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
-        pod = find_live(self._client, plan.pod)
         if pod is None:
             return _gone(plan)
         refused = _ended(pod, plan) or _moved(pod, plan) or memory_refusal(self._client, pod, plan)

@@ -35,6 +35,17 @@ workloads:
 - {name: shop/loops, load: {shape: leak, cores: 0.1, memory: 901, per_hour: 0}, requests: {cpu: '1'}, limits: {memory: 150Mi}}
 - {name: shop/fine, load: {shape: leak, cores: 0.9, memory: 99, per_hour: 0}, requests: {cpu: '1', memory: 256Mi}}
 """
+RATIO = """
+length: 1h
+budget: 0.5
+mode: InPlace
+settings: {updates.warm_up: 300}
+workloads:
+- {name: shop/web, load: {shape: leak, cores: 0.9, memory: 700, per_hour: 0}, requests: {cpu: 1m, memory: 1Gi},
+   limits: {cpu: '4', memory: 2Gi}}
+- {name: shop/api, load: {shape: leak, cores: 0.1, memory: 1400, per_hour: 0}, requests: {cpu: '1', memory: 100Ki},
+   limits: {memory: 1Gi}}
+"""
 
 
 def play(folder: Path, scenario: str) -> list[Event]:
@@ -58,3 +69,16 @@ def test_a_workload_whose_pods_never_come_keeps_no_memory_from_pods_of_others_th
     kills = Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled))
     assert max(kills.values()) <= 3
     assert {event.workload.name for event in events if isinstance(event, PodChanged)} == {"loops", "fine"}
+
+
+def test_a_small_request_beside_a_large_limit_is_raised_in_place(tmp_path: Path) -> None:
+    """autoscaler#9819, #3930: limits follow in their ratio to many times a node; before, each such resize was refused for ever."""
+    events = play(tmp_path, RATIO)
+    last = {event.pod.name: event for event in events if isinstance(event, PodChanged)}.values()
+    [web] = {event.containers[0].requests.cpu for event in last if event.workload.name == "web"}
+    [api] = {event.containers[0].requests.memory for event in last if event.workload.name == "api"}
+    assert web is not None
+    assert api is not None
+    assert web > 0.9
+    assert api > 1400 << 20
+    assert max(Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled)).values()) <= 3

@@ -59,7 +59,7 @@ def test_more_than_the_largest_node_has(scene: ConsumerScene) -> None:
         node = NodeChanged(START + timedelta(hours=2), "demo", name, Amounts(Cores(cores), Bytes(8 << 30)))
         scene.log.append(context.codec.encode_for_all(node, topic="cluster-changes", key="demo", source="/test"))
     reason = carried_out(scene, {"metrics": Amounts(Cores(4.5), Bytes(600 * MIB))})
-    assert reason == "the plan requests 4.5 cores in all, and the largest node has 4 for pods"
+    assert reason == "the plan requests 4500m in all, and the largest node has 4000m for pods"
 
 
 def test_a_cut_to_next_to_nothing(scene: ConsumerScene) -> None:
@@ -76,8 +76,22 @@ def test_limits_of_more_than_ten_of_the_largest_node(scene: ConsumerScene) -> No
     scene.log.append(scene.context.codec.encode_for_all(node, topic="cluster-changes", key="demo", source="/test"))
     reason = carried_out(scene, dict(SMALL), {"metrics": Amounts(Cores(40.5), Bytes(1 << 30))})
     assert reason == (
-        "the plan limits the pod to 40.5 cores in all, and the largest node has 4 for pods, of which 10 times as much is the most"
+        "the plan limits the pod to 40500m in all, and the largest node has 4000m for pods, of which 10 times as much is the most"
     )
+
+
+def test_a_limit_that_follows_the_ratio_that_the_pod_has_is_not_bounded_by_the_largest_node(scene: ConsumerScene) -> None:
+    """autoscaler#9819 shows limits of 40 times a request: on such a pod no raise would ever be carried out."""
+    [now] = scene.pod().containers
+    now = replace(now, requests=Amounts(Cores(0.001), Bytes(MIB)), limits=Amounts(Cores(4.0), Bytes(1 << 30)))
+    node = Amounts(Cores(4.0), Bytes(8 << 30))
+    asked, limits = {now.name: Amounts(Cores(0.25), Bytes(250 * MIB))}, Amounts(Cores(1000.0), Bytes(250 << 30))
+    plan = replace(resize_of(scene.pod()), expect={now.name: now.requests}, requests=asked, limits={now.name: limits})
+    assert objection(plan, node, [now]) is None
+    for absurd in (replace(limits, cpu=Cores(1020.0)), replace(limits, memory=Bytes(255 << 30))):
+        beyond = objection(replace(plan, limits={now.name: absurd}), node, [now])
+        assert beyond is not None
+        assert beyond.startswith("the plan limits the pod to ")
 
 
 def test_a_plan_that_may_be_carried_out_for_ever(scene: ConsumerScene) -> None:
@@ -98,7 +112,7 @@ def test_neither_an_impossible_node_nor_a_time_of_the_future_lifts_the_bound_of_
         node = NodeChanged(at, cluster, name, Amounts(Cores(cores), Bytes(8 << 30)))
         scene.log.append(context.codec.encode_for_all(node, topic="cluster-changes", key=cluster, source="/test"))
     reason = carried_out(scene, {"metrics": Amounts(Cores(4.5), Bytes(600 * MIB))})
-    assert reason == "the plan requests 4.5 cores in all, and the largest node has 4 for pods"
+    assert reason == "the plan requests 4500m in all, and the largest node has 4000m for pods"
 
 
 def test_a_record_with_an_endless_number_is_set_aside_and_the_plan_behind_it_is_carried_out(scene: ConsumerScene) -> None:
