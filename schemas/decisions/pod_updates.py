@@ -6,7 +6,7 @@ that allowed it, such as a fresh recommendation, stops being so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas import times
@@ -17,7 +17,10 @@ from schemas.names import Amounts, PodName, Workload
 
 @dataclass(frozen=True, slots=True)
 class ResizePlanned:
-    """Change a pod's requests in place. `expect` is what the pod requested when this was decided."""
+    """Change a pod's requests in place.
+
+    `expect` is what the pod requested when this was decided, and `asked` what its containers asked for of a resize that was open.
+    """
 
     id: str
     at: datetime
@@ -30,6 +33,7 @@ class ResizePlanned:
     because: Because
     recommendation: str = ""
     stale_after: datetime | None = None
+    asked: Mapping[str, Amounts] = field(default_factory=dict)
 
     @property
     def subject(self) -> Subject:

@@ -128,6 +128,8 @@ class PodSeen:
     limits: Amounts = Amounts()  # Likewise of the pod itself.
     # The one that it runs as, in its namespace; empty where the source does not say.
     service_account: str = ""
+    # What its spec asks for while a resize is open, by container, where that differs from what is in force.
+    asked: Mapping[str, Amounts] = field(default_factory=dict)
 
     @property
     def running_together(self) -> tuple[ContainerSeen, ...]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Protocol
 
-from schemas.facts.pods import AdmissionNote, ContainerSeen, PodChanged, PodSeen
+from schemas.facts.pods import AdmissionNote, ContainerSeen, PodChanged, PodSeen, ResizeState
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
@@ -115,6 +115,15 @@ def find_live(client: ClusterClient, wanted: PodName) -> Pod | None:
     pod = client.pod(wanted.namespace, wanted.name)
     # A StatefulSet's next pod has the same name, and another uid.
     return None if pod is None or pod.pod.uid != wanted.uid or pod.leaving else pod
+
+
+def asked_meanwhile(
+    containers: Sequence[ContainerSeen], asked: Mapping[str, Amounts], resize: ResizeState
+) -> Mapping[str, Amounts]:
+    """What containers ask for of a resize that is open, by name, where that is not what they have."""
+    if resize is ResizeState.NONE:
+        return {}
+    return {seen.name: asked[seen.name] for seen in containers if asked.get(seen.name, seen.requests) != seen.requests}
 
 
 _seen = attrgetter(*(field.name for field in fields(PodSeen)))

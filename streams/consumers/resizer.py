@@ -230,10 +230,12 @@ def _ended(pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
 def _moved(pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
     """The refusal for a pod that is not as the decision expected."""
     seen = {container.name: container.requests for container in pod.containers}
-    for what, requests in (("requests", seen), ("asks for", pod.asked_requests)):
-        now = {name: requests.get(name, Amounts()) for name in plan.expect}
-        if not same(now, plan.expect):
-            amounts, expected = spelled(now, plan.expect)
+    # While a resize was open when this was decided, the pod asked for something else than it had.
+    asked = {name: plan.asked.get(name, amounts) for name, amounts in plan.expect.items()}
+    for what, requests, expect in (("requests", seen, plan.expect), ("asks for", pod.asked_requests, asked)):
+        now = {name: requests.get(name, Amounts()) for name in expect}
+        if not same(now, expect):
+            amounts, expected = spelled(now, expect)
             reason = f"it moved: the pod {what} {amounts}, expected {expected}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     return None

@@ -16,7 +16,7 @@ from schemas.facts.pods import OOM_KILLED, AdmissionNote, ContainerRun, Containe
 from schemas.names import Amounts, PodName, Workload
 from schemas.pod_requests import CPU, MEMORY, ContainerRequests
 from schemas.units import Bytes, Cores, Seconds, millicores
-from streams.clients.cluster_port import OOMKill, Pod, PodUsage
+from streams.clients.cluster_port import OOMKill, Pod, PodUsage, asked_meanwhile
 from streams.simulated.cluster_spec import ContainerTemplate, LoadMoment, Shape, SimulatedDeployment
 
 STEP = 15
@@ -266,14 +266,15 @@ def _condition(pod: SimulatedPod) -> tuple[object, ...]:
 
 def _described(cluster: str, pod: SimulatedPod) -> Pod:
     kind, name = pod.deployment.kind, pod.deployment.name
+    containers, asked = tuple(map(_container, pod.containers)), {c.name: c.asked_requests for c in pod.containers}
     bare, controller = kind == "Pod", f"ReplicaSet/{pod.replica_set}" if kind == "Deployment" else f"{kind}/{name}"
     return Pod(
         workload=Workload(cluster, pod.deployment.namespace, kind, pod.name.name if bare else name),
         pod=pod.name,
         phase=pod.phase,
         created=pod.created,
-        containers=tuple(map(_container, pod.containers)),
-        asked_requests={c.name: c.asked_requests for c in pod.containers},
+        containers=containers,
+        asked_requests=asked,
         asked_limits={c.name: c.asked_limits for c in pod.containers},
         node=pod.node,
         labels={"app": pod.deployment.name, "pod-template-hash": pod.template_hash},
@@ -285,6 +286,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         admitted=pod.admitted,
         requests=pod.requests,
         limits=pod.limits,
+        asked=asked_meanwhile(containers, asked, pod.resize),
     )
 
 

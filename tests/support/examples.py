@@ -206,6 +206,7 @@ EVENTS: tuple[Event, ...] = (
         requests=LARGE,
         admitted=AdmissionNote("5f1c0f3b9a7e2d44", (AmountsBefore("app", LARGE, LARGE),)),
         limits=LARGE,
+        asked={"app": LARGE},
     ),
     PodDeleted(AT, CART, POD),
     CheckpointSeen(
@@ -423,6 +424,7 @@ EVENTS: tuple[Event, ...] = (
         {"budget": 0.1},
         RECOMMENDATION,
         AT + timedelta(minutes=5),
+        {"app": LARGE},
     ),
     EvictionPlanned(
         "updater/0/1767323045500/evict/u1", AT, SOON, CART, POD, {"app": SMALL}, {"resize": "Infeasible"}, RECOMMENDATION

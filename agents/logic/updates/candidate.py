@@ -118,6 +118,8 @@ class Candidate:
         """Whether the pod is only given more, as it runs, and no container of it stops: that takes nothing from anybody."""
         situation = self.situation
         own = situation.upstream or situation.unboosts or situation.recommended.reverted is not None
+        # A pod is asked for other amounts of an open resize now and then, and not whenever what is recommended moves.
+        own = own or (situation.pod.fact.resize is not ResizeState.NONE and not self.rescue)
         return self.action is Action.RESIZE and not own and situation.advice.only_raises and not restarts(situation)
 
     @property
@@ -160,6 +162,8 @@ _run = attrgetter("ready", "restarts", "restarts_on", "sidecar", "last_run")
 """What guards read of a container besides the amounts, on which the advice rests."""
 
 
+_WAITING = (ResizeState.DEFERRED, ResizeState.INFEASIBLE)
+_IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 _KILLED = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM})
 
 
@@ -170,7 +174,8 @@ def candidate(situation: PodSituation) -> Candidate | None:
         return None
     why = reasons(situation)
     if why and not _idle(situation, why):
-        return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
+        whole = Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
+        return _memory_alone(whole) or whole
     bound = _bound(situation)
     return Candidate(situation, (UpdateReason.QUICK_OOM,), Action.RESIZE, stuck_at=bound) if bound else None
 
@@ -192,6 +197,32 @@ def _bound(situation: PodSituation) -> str:
 def _recently_killed(situation: PodSituation) -> list[ContainerSeen]:
     within = timedelta(seconds=situation.settings.quick_oom)
     return oom_loops.recently_killed(situation.pod.fact, situation.at, within)
+
+
+def _memory_alone(whole: Candidate) -> Candidate | None:
+    """A pod that is killed while its resize waits for CPU, as a candidate for the memory that its node may well have."""
+    situation, fact = whole.situation, whole.situation.pod.fact
+    if not whole.rescue or fact.resize not in _WAITING or situation.policy.policy.update_mode not in _IN_PLACE:
+        return None
+    cores = [(fact.asked[seen.name].cpu or 0.0, seen.requests.cpu) for seen in fact.containers if seen.name in fact.asked]
+    # A request that was not there cannot be taken back: a patch sets amounts.
+    if not cores or any(now is None for _, now in cores) or not any(asked > (now or 0.0) for asked, now in cores):
+        return None
+    part = replace(situation, advice=situation.advice.memory_alone)
+    return Candidate(part, whole.why, Action.RESIZE) if part.advice.keeps_class else None
+
+
+def taken_back(situation: PodSituation) -> Candidate | None:
+    """A pod whose resize waits for more than is recommended by now as a candidate for less: its node keeps room for that."""
+    in_place = situation.policy.policy.update_mode in _IN_PLACE and situation.advice.keeps_class
+    waits = situation.pod.fact.resize in _WAITING and in_place and not situation.upstream
+    return Candidate(situation, (UpdateReason.OUTSIDE,), Action.RESIZE) if waits and may_ask_again(situation) else None
+
+
+def asking(fact: PodChanged) -> PodChanged:
+    """The pod as if it had what it asks for."""
+    containers = tuple(replace(seen, requests=fact.asked.get(seen.name, seen.requests)) for seen in fact.containers)
+    return replace(fact, containers=containers)
 
 
 def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -> Candidate | None:
@@ -305,22 +336,23 @@ def infeasible(situation: PodSituation) -> bool:
 def may_ask_again(situation: PodSituation) -> bool:
     """Whether a pod with an open resize may be asked for other amounts."""
     resize, (requests, _) = situation.pod.fact.resize, changes(situation)
-    if resize not in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
+    if resize not in _WAITING:
         # What fails or takes too long on its node is asked for anew.
         return stuck(situation)
-    # What the node has no room for is asked for less, and for more memory in no case: the kubelet would defer that again.
-    pairs = [
-        (requests[container.name], container.requests)
-        for container in situation.pod.fact.containers
-        if container.name in requests
-    ]
+    # What the node has no room for is asked for less, and for more memory only without what it waits for: the kubelet would defer
+    # that again.
+    fact = situation.pod.fact
+    pairs = [(requests[seen.name], fact.asked.get(seen.name, seen.requests)) for seen in fact.containers if seen.name in requests]
+    had = [(requests[seen.name].cpu or 0.0, seen.requests.cpu or 0.0) for seen in fact.containers if seen.name in requests]
     more = any((after.memory or 0) > (before.memory or 0) for after, before in pairs)
-    return not more and any(_asks_less(after, before) for after, before in pairs)
+    alone = bool(fact.asked) and all(after <= now for after, now in had)
+    return (alone or not more) and any(_asks_less(after, before, situation.settings.threshold) for after, before in pairs)
 
 
-def _asks_less(after: Amounts, before: Amounts) -> bool:
+def _asks_less(after: Amounts, before: Amounts, share: float = 0.0) -> bool:
+    """Whether some amount is less than it was, by more than this share of it."""
     pairs = ((after.cpu, before.cpu), (after.memory, before.memory))
-    return any(new is not None and old is not None and new < old for new, old in pairs)
+    return any(new is not None and old is not None and new < old * (1 - share) for new, old in pairs)
 
 
 def _in_place(situation: PodSituation) -> bool:

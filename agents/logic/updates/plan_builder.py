@@ -69,6 +69,7 @@ def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition:
         because=eviction.because,
         recommendation=eviction.recommendation,
         stale_after=eviction.stale_after,
+        asked={name: amounts for name, amounts in fact.asked.items() if name in requests},
     )
 
 

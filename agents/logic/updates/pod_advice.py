@@ -137,22 +137,31 @@ class PodAdvice:
         def only(name: str, amounts: Amounts) -> Amounts:
             return Amounts(amounts.cpu if (name, "cpu") in more else None, amounts.memory if (name, "memory") in more else None)
 
-        recommended = replace(
-            self.recommended,
-            containers=tuple(
-                replace(
-                    container,
-                    lower=only(container.container, container.lower),
-                    target=only(container.container, container.target),
-                    upper=only(container.container, container.upper),
-                )
-                for container in self.recommended.containers
-                if (container.container, "cpu") in more or (container.container, "memory") in more
-            ),
-        )
+        return self._with(only, {name for name, _ in more}, lambda seen: only(seen.name, self._limit(seen)))
+
+    @cached_property
+    def memory_alone(self) -> "PodAdvice":
+        """The same with the CPU that each container has."""
+        cores = {seen.name: seen.requests.cpu for seen in self._shape.containers}
+
+        def limit(seen: ContainerSeen) -> Amounts:
+            return Amounts(seen.limits.cpu, self._limit(seen).memory)
+
+        return self._with(lambda name, amounts: Amounts(cores[name], amounts.memory), cores.keys(), limit)
+
+    def _with(
+        self, amounts: Callable[[str, Amounts], Amounts], names: Collection[str], limit: Callable[[ContainerSeen], Amounts]
+    ) -> "PodAdvice":
+        """The same for these containers, with other amounts and limits."""
+
+        def of(advised: ContainerRecommendation) -> ContainerRecommendation:
+            lower, target, upper = (amounts(advised.container, bound) for bound in (advised.lower, advised.target, advised.upper))
+            return replace(advised, lower=lower, target=target, upper=upper)
+
+        containers = tuple(of(advised) for advised in self.recommended.containers if advised.container in names)
+        recommended = replace(self.recommended, containers=containers)
         advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
-        effects = CapEffects(self.caps, self.fault)
-        return PodAdvice(self._shape, recommended, advice, lambda seen, _: only(seen.name, self._limit(seen)), effects)
+        return PodAdvice(self._shape, recommended, advice, lambda seen, _: limit(seen), CapEffects(self.caps, self.fault))
 
     @property
     def targets(self) -> Mapping[str, Amounts]:

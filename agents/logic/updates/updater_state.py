@@ -40,6 +40,9 @@ from schemas.policies.control import Mode, RevertEnded, RevertRequested
 
 _REFUSALS = frozenset({OutcomeDetail.BELOW_USE, OutcomeDetail.INVALID})
 """Why the resizer itself refuses a resize that would be planned again as it is."""
+# One object for all pods, of which there are many.
+_NO_LABELS: Mapping[str, str] = {}
+_NOTHING: Mapping[str, Amounts] = {}
 
 
 class UpdaterState:
@@ -191,7 +194,7 @@ class UpdaterState:
         if event.leaving:
             self._note_leaving(uid, event.workload, now)
         # Without labels, which are kept once for the workload, as far as budgets select by them.
-        pod = PodRecord(replace(event, labels={}), place)
+        pod = PodRecord(replace(event, labels=_NO_LABELS, asked=event.asked or _NOTHING), place)
         if uid not in self.pods and event.workload.key in self.evictions:
             self._successors.append(pod)
         # The source may have found a better owner since.

@@ -14,7 +14,18 @@ from agents.logic.governing_policies import PolicyRecord
 from agents.logic.guards.guard_records import BOUNDING_DISRUPTION
 from agents.logic.guards.shared_guards import Headcount, Objection
 from agents.logic.updates import api_refusals, eviction_tolerance, oom_loops, startup_boosts
-from agents.logic.updates.candidate import Candidate, PodSituation, candidate, changes, disrupts, held_by_caps, raised, without
+from agents.logic.updates.candidate import (
+    Candidate,
+    PodSituation,
+    asking,
+    candidate,
+    changes,
+    disrupts,
+    held_by_caps,
+    raised,
+    taken_back,
+    without,
+)
 from agents.logic.updates.disruption_guards import serves_nobody
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, UnpatchedWorkloads, WorkloadEviction
 from agents.logic.updates.missing_pods import Shortfall
@@ -148,6 +159,8 @@ class CandidateSearch:
         shape = self.advice.shape(pod)
         whole = advice.of(shape)
         views, now = (whole, advice.uncapped(shape)) if whole.caps else (whole,), workload.now
+        waiting = advice.of(self.advice.shape_of(asking(pod.fact))) if pod.fact.asked else None
+        views = views if waiting is None else (*views, waiting)
         calms = (calm_until(pod, view.recommended, view.priority, workload.settings, now) for view in views)
         # An HPA may go at any time, and no fact of that wakes a workload.
         calm = 0 if advice.left else min(calms)
@@ -168,6 +181,8 @@ class CandidateSearch:
         chosen = without(situation, advice.reduced(shape), advice.left) if advice.left else candidate(situation)
         if chosen is None and whole.caps:
             chosen = held_by_caps(situation, advice.uncapped(shape), whole.caps)
+        if chosen is None and waiting is not None and waiting.priority.outside:
+            chosen = taken_back(replace(situation, advice=advice.reduced(shape)))
         return chosen, calm
 
     def _boosted(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:

@@ -17,7 +17,7 @@ from schemas.facts.pods import OOM_KILLED, BoostedContainer, ContainerRun, Conta
 from schemas.names import Amounts, PodName, Workload
 from schemas.well_known_labels import ADMISSION_NOTE, CPU_STARTUP_BOOST, OBSERVED_CONTAINERS, POD_OPT_OUTS, opted_out
 from streams import typed_json
-from streams.clients.cluster_port import OOMKill, Pod, PodUsage
+from streams.clients.cluster_port import OOMKill, Pod, PodUsage, asked_meanwhile
 from streams.clients.kube import quantities
 
 _RESTARTS = "RestartContainer"
@@ -240,13 +240,15 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
     first = {status.name: status for status in pod.status.init_container_statuses}
     resize, resize_message = _resize(pod.status.conditions, meta.generation)
     boosted = _boosted(pod)
+    containers = tuple(_container(container, statuses.get(container.name)) for container in pod.spec.containers)
+    asked = {c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers}
     return Pod(
         workload=_workload(cluster, meta),
         pod=PodName(meta.namespace, meta.name, meta.uid),
         phase=pod.status.phase,
         created=meta.creation_timestamp,
-        containers=tuple(_container(container, statuses.get(container.name)) for container in pod.spec.containers),
-        asked_requests={c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers},
+        containers=containers,
+        asked_requests=asked,
         asked_limits={c.name: quantities.read_amounts(c.resources.limits or {}) for c in pod.spec.containers},
         node=pod.spec.node_name,
         labels=bounds.kept_labels(meta.labels or {}),
@@ -267,6 +269,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         admitted=admission_notes.read((meta.annotations or {}).get(ADMISSION_NOTE)),
         limits=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.limits),
         service_account=pod.spec.service_account_name,
+        asked=asked_meanwhile(containers, asked, resize),
     )
 
 

@@ -3,11 +3,14 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from agents import cli
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled
+from schemas.policies.vertical import UpdateMode
 from tests.support.kept_scenario import events_of
 
 ODD = """
@@ -46,6 +49,17 @@ workloads:
 - {name: shop/api, load: {shape: leak, cores: 0.1, memory: 1400, per_hour: 0}, requests: {cpu: '1', memory: 100Ki},
    limits: {memory: 1Gi}}
 """
+FULL = """
+length: 3h
+budget: 0.5
+mode: InPlace
+nodes: {count: 1, cpu: 5, memory: 64Gi}
+settings: {updates.warm_up: 300}
+workloads:
+- {name: shop/big, load: {shape: leak, cores: 1, memory: 200, per_hour: 0}, requests: {cpu: 1400m, memory: 256Mi}}
+- {name: shop/api, replicas: 2, load: {shape: leak, cores: 0.7, memory: 300, per_hour: 600},
+   requests: {cpu: 300m, memory: 500Mi}, limits: {memory: 700Mi}}
+"""
 
 
 def play(folder: Path, scenario: str) -> list[Event]:
@@ -72,7 +86,7 @@ def test_a_workload_whose_pods_never_come_keeps_no_memory_from_pods_of_others_th
 
 
 def test_a_small_request_beside_a_large_limit_is_raised_in_place(tmp_path: Path) -> None:
-    """autoscaler#9819, #3930: limits follow in their ratio to many times a node; before, each such resize was refused for ever."""
+    """autoscaler#9819, #3930: limits follow in their ratio to many times a node. Each such resize was refused for ever."""
     events = play(tmp_path, RATIO)
     last = {event.pod.name: event for event in events if isinstance(event, PodChanged)}.values()
     [web] = {event.containers[0].requests.cpu for event in last if event.workload.name == "web"}
@@ -82,3 +96,15 @@ def test_a_small_request_beside_a_large_limit_is_raised_in_place(tmp_path: Path)
     assert web > 0.9
     assert api > 1400 << 20
     assert max(Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled)).values()) <= 3
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])
+def test_a_resize_that_waits_for_cpu_keeps_no_memory_from_a_pod_that_is_killed(tmp_path: Path, mode: UpdateMode) -> None:
+    """kubernetes#135107: the kubelet defers a resize as a whole. Before: four kills a pod, or an eviction into waiting."""
+    events = play(tmp_path, FULL.replace("mode: InPlace", f"mode: {mode}"))
+    kills = Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled))
+    # A pod that grows by 600 MiB an hour is killed when it comes to its first limit, and to its second.
+    assert set(kills.values()) == {2}
+    assert not any(isinstance(event, EvictionPlanned) for event in events)
+    last = {event.pod.name: event for event in events if isinstance(event, PodChanged) and event.workload.name == "api"}
+    assert all((event.containers[0].requests.memory or 0) > 1 << 30 for event in last.values())

@@ -56,6 +56,7 @@ OTHERS: dict[str, Sequence[object]] = {
     "limits": (LARGE,),
     "admitted": (AdmissionNote("an-offer"), AdmissionNote("an-offer", (AmountsBefore("app", LARGE, LARGE),))),
     "service_account": ("critical",),
+    "asked": ({"app": LARGE},),
 }
 """Fields with values other than PLAIN's. Of a field that is missing here, `another` makes one."""
 CRITICAL = ObjectMetadataChanged(when(START), "demo", SERVICE_ACCOUNT, "web", "critical", labels={"tier": "critical"})

@@ -256,6 +256,50 @@ def test_a_pod_whose_resize_is_open_is_asked_for_other_amounts_when_that_may_hel
     assert only_guard(at_once(upstream, LATER + minutes * MINUTE, low=target, target=target, high=target)) == "resizing"
 
 
+@pytest.mark.parametrize("state", [ResizeState.DEFERRED, ResizeState.INFEASIBLE])
+@pytest.mark.parametrize("mode", [UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])
+def test_a_killed_pod_whose_resize_waits_for_cpu_is_given_memory_alone(state: ResizeState, mode: UpdateMode) -> None:
+    stage = open_stage(mode=mode)
+    waits = {"asked": {"app": Amounts(6.0, GIB)}, "resize": state}
+    facts = [replace(each, **waits) for each in three(LATER + 9 * MINUTE)]
+    look(stage, LATER + 9 * MINUTE, pod_changes_by_cluster=facts)
+    more = {"low": 6.0, "target": 6.0, "high": 6.0, "memory": 3 * GIB // 2}
+    plans = [each for each in at_once(stage, LATER + 10 * MINUTE, **more) if isinstance(each, ResizePlanned)]
+    assert [(plan.pod.name, plan.requests, plan.asked) for plan in plans] == [
+        ("c", {"app": Amounts(1.0, 3 * GIB // 2)}, {"app": Amounts(6.0, GIB)})
+    ]
+    assert plans[0].limits == {"app": Amounts(2.0, 3 * GIB)}
+    # What waits for memory gets no further by being asked for the same again.
+    other = [replace(each, asked={"app": Amounts(1.0, 9 * GIB)}) for each in facts]
+    stage = open_stage(mode=mode)
+    look(stage, LATER + 9 * MINUTE, pod_changes_by_cluster=other)
+    decided = at_once(stage, LATER + 10 * MINUTE, low=1.0, target=1.0, high=1.0, memory=9 * GIB)
+    assert not [each for each in decided if isinstance(each, ResizePlanned)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "mode", "back"),
+    [
+        (Amounts(6.0, GIB), ResizeState.DEFERRED, UpdateMode.IN_PLACE, True),
+        (Amounts(6.0, GIB), ResizeState.INFEASIBLE, UpdateMode.IN_PLACE_OR_RECREATE, True),
+        (Amounts(1.0, 9 * GIB), ResizeState.DEFERRED, UpdateMode.IN_PLACE, True),
+        (Amounts(1.4, GIB), ResizeState.DEFERRED, UpdateMode.IN_PLACE, False),  # within the bounds
+        (Amounts(0.1, GIB), ResizeState.DEFERRED, UpdateMode.IN_PLACE, False),  # no more than is recommended
+        (Amounts(6.0, GIB), ResizeState.IN_PROGRESS, UpdateMode.IN_PLACE, False),
+        (Amounts(6.0, GIB), ResizeState.DEFERRED, UpdateMode.RECREATE, False),
+    ],
+)
+def test_what_a_waiting_resize_asks_for_beyond_what_is_recommended_is_taken_back(
+    asked: Amounts, state: ResizeState, mode: UpdateMode, back: bool
+) -> None:
+    stage = open_stage(mode=mode)
+    look(stage, LATER, pod_changes_by_cluster=[pod("a", START, resize=state, asked={"app": asked})])
+    decided = at_once(stage, LATER + MINUTE, low=0.5, target=1.1, high=1.5)
+    assert [(type(each), each.pod.name, each.asked) for each in decided] == (
+        [(ResizePlanned, "a", {"app": asked})] if back else []
+    )
+
+
 def test_mode_in_place_resizes_and_never_evicts() -> None:
     [first, *_] = at_once(open_stage(mode=UpdateMode.IN_PLACE))
     assert isinstance(first, ResizePlanned)

@@ -73,6 +73,23 @@ def test_what_the_kubelet_defers_is_followed_beyond_the_plan_and_then_said_to_be
     assert scene.outcomes()[0].reason == "it was accepted; the kubelet defers it: the node is full"
 
 
+def test_a_pod_whose_resize_waits_is_asked_for_what_was_decided_while_it_waited(scene: ConsumerScene) -> None:
+    pod, waiting = scene.pod(), {"metrics": Amounts(Cores(99.0), Bytes(600 * MIB))}
+    scene.client.resize(pod, requests=waiting, limits={})
+    scene.settle()
+    now = scene.pod()
+    assert (now.resize, now.asked) == (ResizeState.INFEASIBLE, waiting)
+    scene.plan(resize_of(now, "blind"))
+    scene.plan(replace(resize_of(now, "knowing"), asked=now.asked))
+    consumer = resizer(scene.context, scene.client)
+    consumer.poll_once()
+    scene.settle()
+    consumer.poll_once()
+    assert ended(scene) == [(Result.REFUSED, OutcomeDetail.MOVED), (Result.DONE, OutcomeDetail.APPLIED)]
+    assert scene.outcomes()[0].reason.startswith("it moved: the pod asks for ")
+    assert scene.pod().asked == {}
+
+
 @pytest.mark.parametrize("since", ["void", "paused"])
 def test_what_the_kubelet_does_after_the_plan_is_void_or_under_a_pause_is_done(scene: ConsumerScene, since: str) -> None:
     consumer, plan = resizer(scene.context, scene.client), resize_of(scene.pod())
