@@ -12,18 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from agents.engine.turn import Recorded
 from agents.logic.nodes.cluster import fact_conversion, planned_replicas
+from agents.logic.nodes.cluster.planned_replicas import QuotaRoom
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import KnownBuffer
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
-from agents.logic.resources import quota_admission
-from agents.logic.resources.pod_resources import PodResources
-from agents.logic.resources.quota_admission import QuotaPod
-from agents.logic.resources.resource_lists import Container
-from schemas import exact_quantity
 from schemas.facts.nodes import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.update_facts import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place
-from schemas.pod_requests import CPU
 from schemas.well_known_labels import SAFE_TO_EVICT
 
 TOPIC = "scheduling-changes"
@@ -89,16 +84,15 @@ def _plan_key(event: CapacityBufferSeen | CapacityBufferGone) -> str:
     return f"{event.cluster}/{BUFFER}/{event.namespace}/{event.name}"
 
 
-def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNature, PodNature]) -> BufferPods:
+def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNature, PodNature], quotas: QuotaRoom) -> BufferPods:
     """The pods that the buffers of a cluster mean, `most` at most: buffers that are older have theirs first.
 
-    A pod that is like those of a workload asks for what their `successors` will.
+    A pod that is like those of a workload asks for what their `successors` will. They take of `quotas` what they may have.
     """
     buffers = {key: known for key, known in state.buffers.items() if key.startswith(f"{cluster}/")}
     buffers = {key: known for key, known in buffers.items() if known.fact.strategy in STRATEGIES}
     workloads = {_workload(known.fact): key for key, known in buffers.items() if known.fact.workload_kind}
     shapes = planned_replicas.shapes_of(state, workloads) if workloads else {}
-    quotas = BufferQuotas(_quotas(state, cluster))
     made: list[SchedulablePod] = []
     places: dict[str, Place] = {}
     statuses: dict[str, BufferShown] = {}
@@ -120,16 +114,6 @@ def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNat
         places.update({pod.key: known.place for pod in mine})
         made += mine
     return BufferPods(made, places, statuses)
-
-
-def _quotas(state: ScalerState, cluster: str) -> dict[str, list[ResourceQuotaChanged]]:
-    """The quotas of a cluster by namespace, in the order of their names."""
-    by_namespace: dict[str, list[ResourceQuotaChanged]] = {}
-    for key in sorted(key for key in state.quotas if key.startswith(f"{cluster}/")):
-        quota = state.quotas.get(key)
-        if quota is not None:
-            by_namespace.setdefault(quota.namespace, []).append(quota)
-    return by_namespace
 
 
 def _workload(fact: CapacityBufferSeen) -> str:
@@ -172,52 +156,3 @@ def _count(fact: CapacityBufferSeen, nature: PodNature, there: int) -> int:
     if not bounds:
         raise _UnclearBufferError("it says neither replicas nor a percentage of its workload nor limits")
     return min(bounds)
-
-
-_UNIT, _MILLI = 10**9, 10**6
-
-
-@dataclass(slots=True)
-class BufferQuotas:
-    """The quotas of a cluster by namespace. `reserved` are the amounts of buffers that came first, by quota, in billionths.
-
-    Room that no pod could use is not kept. Buffers share what a quota has left, the older one first, and use none of it up: a
-    real pod comes before them. Source: resourcequotas.go in capacitybuffer/controller, which leaves out the number of pods.
-    """
-
-    quotas: Mapping[str, Sequence[ResourceQuotaChanged]]
-    reserved: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def allowed(self, namespace: str, nature: PodNature, wanted: int) -> tuple[int, str]:
-        """How many of so many pods may come, and the sentence of the quotas that let no more come; empty if all may."""
-        pod, counting = _quota_pod(nature), []
-        number, full = wanted, []
-        for quota in self.quotas.get(namespace, ()):
-            most = quota_admission.most_pods(quota, pod, self.reserved.get(quota.key, {}))
-            if most is not None:
-                counting.append(quota)
-                number = min(number, most)
-            if most is not None and most < wanted:
-                full.append(f"'{quota.name}'")
-        used = quota_admission.usage(pod.resources)
-        for quota in counting:
-            mine = self.reserved.setdefault(quota.key, {})
-            mine.update({name: mine.get(name, 0) + number * amount for name, amount in used.items()})
-        return number, f"room for {number} of {wanted}, by ResourceQuota {', '.join(full)}" if full else ""
-
-
-def _quota_pod(nature: PodNature) -> QuotaPod:
-    """One of the buffer's pods."""
-    requests = {
-        name: exact_quantity.of_nano(amount * (_MILLI if name == CPU else _UNIT))
-        for name, amount in nature.shape.requests
-        if amount
-    }
-    between = nature.shape.affinity or nature.shape.anti_affinity
-    return QuotaPod(
-        PodResources((Container("app", requests),)),
-        # Of its class only the priority is known: with none, or zero, it counts as a pod without class.
-        priority_class=None if nature.priority else "",
-        terminating=False,
-        crosses=None if between else False,
-    )

@@ -15,7 +15,7 @@ from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_
 from agents.logic.nodes.cluster.capacity_buffers import BufferPods
 from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
-from agents.logic.nodes.cluster.planned_replicas import PlannedPods
+from agents.logic.nodes.cluster.planned_replicas import PlannedPods, QuotaRoom
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import AskedExpander, KnownGroup, KnownNode, KnownPriorities, LearnedPattern
 from agents.logic.nodes.growth import expanders
@@ -168,10 +168,12 @@ def _to_come(
     state: ScalerState, cluster: str, settings: ScalerSettings, successors: Mapping[PodNature, PodNature], most: int
 ) -> tuple[PlannedPods, BufferPods]:
     """The pods that nobody made yet, `most` together: those that are planned, and those that buffers want room for."""
-    planned = planned_replicas.pods(state, cluster, max(most, 0)) if settings.planned_replicas else PlannedPods()
+    planned, quotas = PlannedPods(), QuotaRoom.of(state, cluster)
+    if settings.planned_replicas:
+        planned = planned_replicas.pods(state, cluster, max(most, 0), successors, quotas)
     if not settings.capacity_buffers:
         return planned, BufferPods()
-    return planned, capacity_buffers.pods(state, cluster, max(most - len(planned.pods), 0), successors)
+    return planned, capacity_buffers.pods(state, cluster, max(most - len(planned.pods), 0), successors, quotas)
 
 
 def _controllers(state: ScalerState, prefix: str) -> KnownControllers:

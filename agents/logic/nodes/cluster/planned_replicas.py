@@ -1,23 +1,31 @@
 """Planned replicas without pods yet, as waiting pods, so that nodes are there when the pods come.
 
 Such a pod is a copy of the newest kind of pod that the workload has; a workload without pods shows none to copy. A plan counts
-until it expires: by then its pods exist, or will not be made. The idea is upstream's (enable-proactive-scaleup,
-processors/podinjection), which uses the replicas that controllers already want.
+until it expires: by then its pods exist, or will not be made; those that a quota refuses never count. The idea is upstream's
+(enable-proactive-scaleup, processors/podinjection), which uses the replicas that controllers already want.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
+from typing import Self
 
 from agents.engine.turn import Recorded
 from agents.logic.nodes.cluster.placed_pods import PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import PlannedReplicas
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod
-from schemas import times
+from agents.logic.resources import quota_admission
+from agents.logic.resources.pod_resources import PodResources
+from agents.logic.resources.quota_admission import QuotaPod
+from agents.logic.resources.resource_lists import Container
+from schemas import exact_quantity, times
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.names import Place
+from schemas.pod_requests import CPU
 
 TOPIC = "replica-plans-by-cluster"
 LONGEST = 3600.0
@@ -69,8 +77,10 @@ def expire(state: ScalerState, now: float) -> None:
             state.planned.remove(key)
 
 
-def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
-    """The pods that are missing, `most` at most."""
+def pods(
+    state: ScalerState, cluster: str, most: int, successors: Mapping[PodNature, PodNature], quotas: "QuotaRoom"
+) -> PlannedPods:
+    """The pods that are missing, `most` at most, and no more than quotas let come, with what their `successors` ask for."""
     planned = {key: plan for key, plan in state.planned.items() if key.startswith(f"{cluster}/")}
     if not planned:
         return PlannedPods()
@@ -84,7 +94,8 @@ def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
     places: dict[str, Place] = {}
     # Those that miss the fewest first, so that one workload cannot take the room of all others.
     for lacking, key, shape in sorted(missing):
-        nature, name = new_nature(index, shape), key.rsplit("/", 1)[1]
+        nature, (_, namespace, _, name) = new_nature(index, shape), key.split("/")
+        lacking, _ = quotas.allowed(namespace, successors.get(nature, nature), lacking)  # noqa: PLW2901  # the same, bounded
         mine = [
             SchedulablePod(f"{name} (planned {number + 1})", nature, "Pending", planned[key].since)
             for number in range(min(lacking, most - len(planned_pods)))
@@ -122,3 +133,62 @@ def new_nature(index: PlacedPodIndex, shape: str) -> PodNature:
     # A volume that each pod has of its own is not made yet, so that it can be anywhere.
     volumes = tuple(replace(volume, terms=()) if volume.own else volume for volume in nature.shape.volumes)
     return replace(nature, shape=replace(nature.shape, volumes=volumes))
+
+
+_UNIT, _MILLI = 10**9, 10**6
+
+
+@dataclass(slots=True)
+class QuotaRoom:
+    """What the quotas of a cluster, by namespace, leave to pods that nobody made yet.
+
+    `reserved` are the amounts of those that came first, by quota, in billionths. No node is started or kept for a pod that a
+    quota refuses (kubernetes-sigs/cluster-autoscaler#71). They share what a quota has left, and use none of it up: a real pod
+    comes before them. Source: resourcequotas.go in capacitybuffer/controller, which leaves out the number of pods.
+    """
+
+    quotas: Mapping[str, Sequence[ResourceQuotaChanged]] = field(default_factory=dict)
+    reserved: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: ScalerState, cluster: str) -> Self:
+        """The quotas of a cluster, in the order of their names."""
+        by_namespace: dict[str, list[ResourceQuotaChanged]] = {}
+        for _, quota in sorted(state.quotas.items(), key=itemgetter(0)):
+            if quota.cluster == cluster:
+                by_namespace.setdefault(quota.namespace, []).append(quota)
+        return cls(by_namespace)
+
+    def allowed(self, namespace: str, nature: PodNature, wanted: int) -> tuple[int, str]:
+        """How many of so many pods may come, and the sentence of the quotas that let no more come; empty if all may."""
+        pod, counting = _quota_pod(nature), []
+        number, full = wanted, []
+        for quota in self.quotas.get(namespace, ()):
+            most = quota_admission.most_pods(quota, pod, self.reserved.get(quota.key, {}))
+            if most is not None:
+                counting.append(quota)
+                number = min(number, most)
+            if most is not None and most < wanted:
+                full.append(f"'{quota.name}'")
+        used = quota_admission.usage(pod.resources)
+        for quota in counting:
+            mine = self.reserved.setdefault(quota.key, {})
+            mine.update({name: mine.get(name, 0) + number * amount for name, amount in used.items()})
+        return number, f"room for {number} of {wanted}, by ResourceQuota {', '.join(full)}" if full else ""
+
+
+def _quota_pod(nature: PodNature) -> QuotaPod:
+    """A pod that nobody made yet."""
+    requests = {
+        name: exact_quantity.of_nano(amount * (_MILLI if name == CPU else _UNIT))
+        for name, amount in nature.shape.requests
+        if amount
+    }
+    between = nature.shape.affinity or nature.shape.anti_affinity
+    return QuotaPod(
+        PodResources((Container("app", requests),)),
+        # Of its class only the priority is known: with none, or zero, it counts as a pod without class.
+        priority_class=None if nature.priority else "",
+        terminating=False,
+        crosses=None if between else False,
+    )

@@ -10,7 +10,7 @@ from schemas.facts.nodes import BufferShown, CapacityBufferGone, CapacityBufferS
 from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.outcomes import Result
 from tests.support.cluster_events import GIB, START, when
-from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, pod, replicas_planned, shape
 
 QUICK = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
 
@@ -123,6 +123,16 @@ def test_quotas_of_the_namespace_bound_a_buffer(quotas: list[ResourceQuotaChange
     assert (plan.ready, plan.message) == (True, "ready")
     assert (plan.replicas, plan.limited) == expected
     assert [len(grown.examples) for grown in run.of(ScaleUpPlanned)] == ([expected[0]] if expected[0] else [])
+
+
+def test_a_buffer_has_of_a_quota_what_planned_replicas_leave() -> None:
+    tight, web = quota("pods", {"pods": "7"}, {"pods": "2"}), [pod("web-1", node="n1"), pod("web-2", node="n1")]
+    known = (group("a", desired=1), *joined("n1"), shape(), controller(deployment="shop-web"), *web, tight)
+    run = ScalerRun(*known, settings={"planned_replicas": True})
+    run.step(replicas_planned(5), buffer(replicas=4))
+    run.run(3)
+    [plan] = run.of(BufferStatusPlanned)
+    assert (plan.replicas, plan.limited) == (2, "room for 2 of 4, by ResourceQuota 'pods'")
 
 
 def test_buffers_share_a_quota_in_the_order_of_their_age_and_get_its_room_back() -> None:

@@ -13,6 +13,7 @@ from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.decisions.replica_plans import ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.facts.scheduled_pods import AttachedVolume, ControllingOwner, LabelDemand, NodeQuery, PodPlacementRemoved
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import ResourceQuotaChanged
 from schemas.names import PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, turn, when
@@ -47,6 +48,23 @@ def test_a_group_grows_for_planned_replicas_before_their_pods_are_there() -> Non
     [plan] = run.of(ScaleUpPlanned)
     assert (plan.pods, plan.because["planned replicas"], plan.because["waiting"]) == (6, {"shop/shop-web": 6}, 0)
     assert all(name.startswith("shop/shop-web (planned ") for name in plan.examples)
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "pods"),
+    [
+        ({"pods": "5"}, {"pods": "2"}, 1),  # three may come, of which two have room on n1
+        ({"requests.cpu": "8"}, {"requests.cpu": "2"}, 4),
+        ({"pods": "2"}, {"pods": "2"}, 0),
+        ({"limits.cpu": "1"}, {}, 6),  # nobody knows the limits of a pod that is not there
+    ],
+)
+def test_no_group_grows_for_planned_replicas_that_a_quota_refuses(hard: dict[str, str], used: dict[str, str], pods: int) -> None:
+    """kubernetes-sigs/cluster-autoscaler#71: nodes were started again and again for pods that never came."""
+    run = shop()
+    run.step(ResourceQuotaChanged(when(START), CLUSTER, "shop", "team", hard, used), replicas_planned(10))
+    run.run(1.0)
+    assert [plan.pods for plan in run.of(ScaleUpPlanned)] == ([pods] if pods else [])
 
 
 def test_nothing_grows_for_them_unless_asked_for() -> None:
