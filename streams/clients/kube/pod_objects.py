@@ -267,7 +267,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         version=meta.resource_version,
         requests=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.requests),
         admitted=admission_notes.read((meta.annotations or {}).get(ADMISSION_NOTE)),
-        limits=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.limits),
+        limits=Amounts() if pod.spec.resources is None else quantities.read_most(pod.spec.resources.limits or {}),
         service_account=pod.spec.service_account_name,
         asked=asked_meanwhile(containers, asked, resize),
     )
@@ -303,10 +303,15 @@ def _controller(meta: ObjectMeta) -> str:
 def _container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
     # The status has the amounts in force; old API servers do not report them.
     resources = container.resources if status is None or status.resources is None else status.resources
+    requests, limits, asked = _read(resources.requests), _read(resources.limits), container.resources.limits
+    # The API server bounds requests by the limit of the spec, of which the kubelet shows whole bytes, rounded up. A request that is
+    # its limit stays so.
+    if asked is not None and limits.memory == _read(asked).memory != requests.memory:
+        limits = replace(limits, memory=quantities.read_most(asked).memory)
     return ContainerSeen(
         name=container.name,
-        requests=_read(resources.requests),
-        limits=_read(resources.limits),
+        requests=requests,
+        limits=limits,
         restarts=0 if status is None else status.restart_count,
         ready=status is not None and status.ready,
         restarts_on=tuple(sorted(rule.resource_name for rule in container.resize_policy if rule.restart_policy == _RESTARTS)),

@@ -7,6 +7,7 @@ that a status that we write reads like upstream's.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -51,6 +52,12 @@ def read_amounts(quantities: Mapping[str, str]) -> Amounts:
         cpu=None if cpu is None else Cores(float(cpu)),
         memory=None if memory is None else Bytes(math.ceil(memory)),  # a cluster keeps whole bytes; less would not be enough
     )
+
+
+def read_most(quantities: Mapping[str, str]) -> Amounts:
+    """The same of what amounts may be at most, such as limits: whole bytes within it, as `1.3Gi` is no whole number of them."""
+    memory = _exact_or_none(quantities, "memory")
+    return replace(read_amounts(quantities), memory=None if memory is None else Bytes(math.floor(memory)))
 
 
 def _exact_or_none(quantities: Mapping[str, str], name: str) -> Fraction | None:

@@ -45,7 +45,7 @@ def _limit(item: LimitRangeItem) -> Limit:
     return Limit(
         LimitType(item.type),
         least=_amounts(item.min),
-        most=_amounts(item.max),
+        most=Amounts() if item.max is None else quantities.read_most(item.max),
         default_limits=_amounts(item.default),
         default_requests=_amounts(item.default_request),
         ratios={name: quantities.parse(ratio) for name, ratio in sorted((item.max_limit_request_ratio or {}).items())},

@@ -55,3 +55,31 @@ def test_an_annotation_that_nobody_of_ours_wrote_keeps_the_pod_readable(text: st
 
 def test_an_annotation_about_a_container_that_is_not_there_is_passed_over() -> None:
     assert read({"vpaCpuStartupBoost/gone": json.dumps(KEPT)}).boosted == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "spec", "status", "shown"),
+    [
+        # 1.3 GiB are 1395864371.2 bytes, and a request of 1395864372 is refused.
+        ("500Mi", "1.3Gi", "1395864372", 1395864371),
+        ("500Mi", "1.3Gi", "1395864371200m", 1395864371),
+        ("500Mi", "1.3Gi", None, 1395864371),
+        ("500Mi", "1.3Gi", "1Gi", 1 << 30),  # a resize is open
+        ("1.3Gi", "1.3Gi", "1395864372", 1395864372),  # a pod of the class Guaranteed
+        ("500Mi", "2Gi", "2Gi", 2 << 30),
+    ],
+)
+def test_a_limit_of_a_part_of_a_byte_bounds_requests_by_whole_bytes_within_it(
+    request_: str, spec: str, status: str | None, shown: int
+) -> None:
+    """autoscaler#10176: the kubelet rounds a limit up, and requests up to that were refused again and again."""
+    requests = {"memory": request_}
+    amounts = {} if status is None else {"resources": {"requests": requests, "limits": {"memory": status}}}
+    manifest = {
+        "metadata": {"name": "web-0", "creationTimestamp": "2026-03-01T10:00:00Z"},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": requests, "limits": {"memory": spec}}}]},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "app", **amounts}]},
+    }
+    found = pod_objects.read_pod("prod", msgspec.json.decode(json.dumps(manifest), type=PodObject))
+    [container] = found.containers
+    assert container.limits.memory == shown

@@ -129,6 +129,14 @@ def test_a_node_is_published_with_what_it_has_to_every_partition() -> None:
         assert [event for event in scene.events("cluster-changes", partition) if isinstance(event, NodeChanged)] == [published]
 
 
+def test_what_a_limit_range_allows_is_in_whole_bytes_that_are_within_it() -> None:
+    scene = KubeScene()
+    scene.sync()
+    scene.see("limitranges", limit_range("odd", {"type": "Container", "max": {"memory": "1.3Gi"}, "min": {"memory": "0.1Gi"}}))
+    (published,) = [event for event in scene.events("policies", 0) if isinstance(event, LimitRangeChanged)]
+    assert (published.limits[0].most.memory, published.limits[0].least.memory) == (1395864371, 107374183)
+
+
 def test_a_limit_range_is_published_with_its_bounds_and_without_entries_of_other_types() -> None:
     scene = KubeScene()
     scene.sync()
