@@ -142,8 +142,8 @@ class PodSeen:
         return () if self.admitted is None else self.admitted.before
 
     def limit_beside(self, container: ContainerSeen) -> Bytes | None:
-        """The memory limit of the pod itself, in bytes, where this container has none of its own; else None."""
-        return self.limits.memory if container.limits.memory is None else None
+        """The memory limit of the pod itself, in bytes, where this container has none of its own, or zero; else None."""
+        return None if container.limits.memory else self.limits.memory or None
 
 
 PROTECTORS: Mapping[str, Callable[[PodSeen], Iterable[str]]] = {

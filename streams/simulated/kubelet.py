@@ -93,10 +93,11 @@ class SimulatedContainer:
             return
         load = self.shape(LoadMoment(self.seed, Seconds(now), Seconds(now - self.started)))
         wanted = load.cores * share
-        cores = wanted if self.limits.cpu is None else min(wanted, self.limits.cpu)
+        # a limit of zero is none to the kubelet
+        cores = min(wanted, self.limits.cpu) if self.limits.cpu else wanted
         # whole KiB, for metrics-server's JSON has no finer unit
         memory = max(KIB, load.memory // KIB * KIB)
-        if self.limits.memory is not None and memory > self.limits.memory:
+        if self.limits.memory and memory > self.limits.memory:
             self.kill(now)
             return
         self.nanocores.append(max(1, int(cores * NANO)))
@@ -216,7 +217,7 @@ class SimulatedPod:
         cores, most = sum(container.nanocores[-1] for container in at_work), (self.limits.cpu or Cores(0.0)) * NANO
         for container in at_work if 0 < most < cores else ():
             container.nanocores[-1] = int(container.nanocores[-1] * most / cores)
-        if self.limits.memory is not None and sum(container.memory for container in at_work) > self.limits.memory:
+        if self.limits.memory and sum(container.memory for container in at_work) > self.limits.memory:
             # the kernel's choice within the pod's cgroup: who has most, where nothing but requests tells them apart
             max(at_work, key=lambda container: container.memory).kill(now)
 

@@ -290,7 +290,7 @@ def memory_bound(
     # Also where nothing was cut, as no more could be given.
     if (most := _at_most("memory", target, policy, "its policy")) is not None:
         return most
-    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
+    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit and target >= limit:
         return TargetBound("StaticLimit", f"its limit of {bytes_text(limit)} stays, because its policy controls requests alone")
     cut = cut_by("memory", advised, policy, cuts)
     if cut is not None and cut.reason != "MinAllowed":

@@ -304,8 +304,8 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
     # The status has the amounts in force; old API servers do not report them.
     resources = container.resources if status is None or status.resources is None else status.resources
     requests, limits, asked = _read(resources.requests), _read(resources.limits), container.resources.limits
-    # The API server bounds requests by the limit of the spec, of which the kubelet shows whole bytes, rounded up. A request that is
-    # its limit stays so.
+    # The API server bounds requests by the limit of the spec, of which the kubelet shows whole bytes, rounded up. A request that
+    # is its limit stays so.
     if asked is not None and limits.memory == _read(asked).memory != requests.memory:
         limits = replace(limits, memory=quantities.read_most(asked).memory)
     return ContainerSeen(

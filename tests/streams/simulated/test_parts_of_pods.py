@@ -3,6 +3,7 @@
 Expected sums are worked out by Kubernetes' rules (PodRequests in k8s.io/component-helpers), refusals by its validation.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -120,6 +121,20 @@ def test_memory_of_the_whole_pod_above_its_own_limit_kills_the_largest_container
     cluster.advance(START + timedelta(minutes=5))
     assert [kill.container for kill in only(cluster).ooms] == ["main"]
     assert only(cluster).init_containers[0].restarts == 0
+
+
+@pytest.mark.parametrize("own", [NOTHING, (Amounts(), Amounts(Cores(0.0), Bytes(0)))])
+def test_a_limit_of_zero_holds_nothing(own: tuple[Amounts, Amounts]) -> None:
+    """autoscaler#7882: people write 0 for no limit, and so does the kubelet read it."""
+    main = ContainerTemplate("main", steady(1.5, 900), Amounts(Cores(0.0), Bytes(0)), Amounts(Cores(0.0), Bytes(0)))
+    deployment = SimulatedDeployment("shop", "web", 1, (main,), requests=own[0], limits=own[1])
+    nodes = [SimulatedNode("node-1", Cores(4.0), Bytes(8 << 30))]
+    cluster = SimulatedCluster(name="demo", seed=1, start=START, nodes=nodes, deployments=[deployment])
+    cluster.advance(START + timedelta(minutes=5))
+    [pod], [usage] = cluster.pods(), cluster.usage()
+    assert (pod.ooms, usage.containers["main"]) == ((), Amounts(Cores(1.5), Bytes(900 * MIB)))
+    limited = replace(pod, limits=Amounts(memory=Bytes(1 << 30)))
+    assert (limited.limit_beside(limited.containers[0]), pod.limit_beside(pod.containers[0])) == (1 << 30, None)
 
 
 def test_cpu_of_the_whole_pod_is_throttled_for_all_alike() -> None:
