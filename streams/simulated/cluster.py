@@ -20,7 +20,7 @@ from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unchanged
-from streams.simulated import pod_admission, scheduler
+from streams.simulated import kubelet, pod_admission, scheduler
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, daylight
 from streams.simulated.kubelet import STEP, WINDOW, SimulatedPod, describe_pod, describe_usage, new_container
@@ -258,18 +258,18 @@ class SimulatedCluster:
 
     def _keep_replicas(self) -> None:
         """Create the missing replicas of each deployment, in order; where a pod is refused, later and one at a time."""
-        counts: dict[tuple[str, str], int] = {}
+        pods: dict[tuple[str, str], list[SimulatedPod]] = {}
         for pod in self.pods_by_name.values():
-            counts[_key(pod.deployment)] = counts.get(_key(pod.deployment), 0) + 1
+            pods.setdefault(_key(pod.deployment), []).append(pod)
         for deployment in self.deployments:
-            missing = self.wanted(deployment) - counts.get(_key(deployment), 0)
+            missing = self.wanted(deployment) - len(mine := pods.get(_key(deployment), []))
             # who made a bare pod has gone home
             if deployment.kind == "Pod" and _key(deployment) in self._coming:
                 continue
             self._coming[_key(deployment)] = missing
             if missing > 0 and self._back_off.may_try(_key(deployment), self._now):
                 # all() stops at the first refusal, as a ReplicaSet's slow start does
-                all(self._try_create(deployment) for _ in range(missing))
+                all(self._try_create(deployment, ordinal=ordinal) for ordinal in kubelet.ordinals(deployment, mine, missing))
             elif missing <= 0:
                 self._back_off.made(_key(deployment))
             if missing < 0:
@@ -295,7 +295,7 @@ class SimulatedCluster:
         for pod in sorted(mine, key=lambda pod: (pod.node is not None, -pod.created.timestamp(), pod.name.name))[:count]:
             self._remove(pod)
 
-    def _try_create(self, deployment: SimulatedDeployment, lasts: int | None = None) -> bool:
+    def _try_create(self, deployment: SimulatedDeployment, lasts: int | None = None, *, ordinal: int = 0) -> bool:
         try:
             pod = self._create(deployment)
         except ApiRefusal as refusal:
@@ -303,7 +303,7 @@ class SimulatedCluster:
             self._back_off.failed(_key(deployment), refusal.message, self._now)
             return False
         self._back_off.made(_key(deployment))
-        pod.lasts = lasts
+        pod.lasts, pod.ordinal = lasts, ordinal
         self.pods_by_name[_name(pod)] = pod
         self._changed[_name(pod)] = pod.name.uid
         return True

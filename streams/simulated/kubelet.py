@@ -138,7 +138,7 @@ def new_container(template: ContainerTemplate, seed: int, *, init: bool = False)
 
 @dataclass(slots=True)
 class SimulatedPod:
-    """A pod. `resize_at` is when an accepted resize may take effect.
+    """A pod. `resize_at` is when an accepted resize may take effect; `ordinal` is its place among those of a StatefulSet.
 
     A pod that ends by itself has `lasts` seconds from the moment at which it gets a node, and then `ends`.
     """
@@ -156,6 +156,7 @@ class SimulatedPod:
     started: datetime | None = None
     resize: ResizeState = ResizeState.NONE
     resize_at: int = 0
+    ordinal: int = 0
     lasts: int | None = None
     ends: int | None = None
     admitted: AdmissionNote | None = None
@@ -227,6 +228,18 @@ class SimulatedPod:
         for container in self.all_containers:
             container.requests, container.limits = container.asked_requests, container.asked_limits
         self.resize = ResizeState.NONE
+
+
+def ordinals(deployment: SimulatedDeployment, pods: Iterable[SimulatedPod], missing: int) -> list[int]:
+    """The places of the next pods of a controller, of which so many are missing: all at once, those of a StatefulSet in turn.
+
+    Its next pod comes once all before it are ready (OrderedReady). Places of others do not matter.
+    """
+    if deployment.kind != "StatefulSet":
+        return [0] * missing
+    ready = {pod.ordinal: pod.ready for pod in pods}
+    place = next(number for number in range(len(ready) + 1) if number not in ready)
+    return [place] if all(ready[number] for number in range(place)) else []
 
 
 def total(containers: Iterable[Amounts], init: Iterable[tuple[Amounts, bool]] = (), own: Amounts = _NOTHING) -> dict[str, int]:

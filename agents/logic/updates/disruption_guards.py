@@ -113,7 +113,16 @@ def workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | No
     if candidate.harmless or candidate.raises:
         return None
     share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
-    return shared_guards.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload, own=True))
+    spared = _spared(candidate, cluster.workload, own=not _awaited(candidate, cluster))
+    return shared_guards.over_budget("workload", cluster.workload, share, spared=spared)
+
+
+def _awaited(candidate: Candidate, cluster: ClusterSituation) -> bool:
+    """Whether the pods of its workload that are missing may well wait for this one."""
+    # A StatefulSet makes its next pod once those before it are ready. If the first of them is killed at each start, all others
+    # are missing for ever. Where a pod that we evicted does not come, it is something else.
+    ordered = candidate.situation.pod.fact.controller.startswith("StatefulSet/")
+    return ordered and candidate.rescue and bool(candidate.looping) and cluster.short is None
 
 
 def namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from agents import cli
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
-from schemas.facts.pods import PodChanged
+from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.policies.vertical import UpdateMode
 from tests.support.kept_scenario import events_of
@@ -60,6 +60,27 @@ workloads:
 - {name: shop/api, replicas: 2, load: {shape: leak, cores: 0.7, memory: 300, per_hour: 600},
    requests: {cpu: 300m, memory: 500Mi}, limits: {memory: 700Mi}}
 """
+ORDERED = """
+length: 1h
+budget: 0.25
+mode: Recreate
+settings: {updates.warm_up: 300}
+workloads:
+- {name: shop/db, kind: StatefulSet, replicas: 4, load: {shape: leak, cores: 0.1, memory: 900, per_hour: 0},
+   requests: {cpu: 200m, memory: 300Mi}, limits: {memory: 300Mi}}
+"""
+DEFAULTS = """
+length: 1h
+budget: 0.5
+mode: Recreate
+settings: {updates.warm_up: 300}
+limit_ranges:
+- {name: shop/r, default: {cpu: 500m, memory: 512Mi}, default_request: {cpu: 100m, memory: 128Mi}}
+workloads:
+- {name: shop/own, load: {shape: leak, cores: 0.9, memory: 900, per_hour: 0}, requests: {cpu: 60m, memory: 600Mi},
+   limits: {memory: 4Gi}}
+- {name: shop/given, load: {shape: leak, cores: 0.3, memory: 900, per_hour: 0}, requests: {cpu: 60m}}
+"""
 
 
 def play(folder: Path, scenario: str) -> list[Event]:
@@ -108,3 +129,28 @@ def test_a_resize_that_waits_for_cpu_keeps_no_memory_from_a_pod_that_is_killed(t
     assert not any(isinstance(event, EvictionPlanned) for event in events)
     last = {event.pod.name: event for event in events if isinstance(event, PodChanged) and event.workload.name == "api"}
     assert all((event.containers[0].requests.memory or 0) > 1 << 30 for event in last.values())
+
+
+def test_a_set_whose_first_pod_is_killed_at_each_start_gets_its_other_pods(tmp_path: Path) -> None:
+    """kubernetes#38418: the others wait for the first one. Before, they counted as away, and it was killed 15 times an hour."""
+    events = play(tmp_path, ORDERED)
+    assert len([event for event in events if isinstance(event, ContainerOOMKilled)]) <= 3
+    there = {event.pod.uid for event in events if isinstance(event, PodChanged)}
+    gone = {event.pod.uid for event in events if isinstance(event, PodDeleted)}
+    assert len(there - gone) == 4
+
+
+def test_amounts_that_a_limit_range_gave_are_changed_like_the_owners(tmp_path: Path) -> None:
+    """autoscaler#4994: beside a LimitRange with defaults the webhook set something else than what was recommended."""
+    events = play(tmp_path, DEFAULTS)
+    gone = {event.pod.uid for event in events if isinstance(event, PodDeleted)}
+    last = {event.pod.uid: event for event in events if isinstance(event, PodChanged) and event.pod.uid not in gone}.values()
+    for name, cores, ratio in (("own", 0.9, 4096 / 600), ("given", 0.3, 4.0)):
+        pods = [event.containers[0] for event in last if event.workload.name == name]
+        assert len(pods) == 3
+        for seen in pods:
+            assert seen.requests.memory is not None
+            assert seen.limits.memory is not None
+            assert (seen.requests.cpu or 0) > cores
+            assert seen.requests.memory > 900 << 20
+            assert seen.limits.memory / seen.requests.memory == pytest.approx(ratio)

@@ -137,6 +137,21 @@ def test_a_limit_of_zero_holds_nothing(own: tuple[Amounts, Amounts]) -> None:
     assert (limited.limit_beside(limited.containers[0]), pod.limit_beside(pod.containers[0])) == (1 << 30, None)
 
 
+def test_a_stateful_set_makes_each_pod_once_those_before_it_are_ready() -> None:
+    main = ContainerTemplate("main", steady(0.1, 100), amounts(0.1, 200))
+    web = SimulatedDeployment("shop", "web", 4, (main,), kind="StatefulSet")
+    nodes = [SimulatedNode("node-1", Cores(4.0), Bytes(8 << 30))]
+    cluster = SimulatedCluster(name="demo", seed=1, start=START, nodes=nodes, deployments=[web])
+    numbers = [(cluster.advance(START + minutes * timedelta(minutes=1)), len(cluster.pods()))[1] for minutes in range(1, 6)]
+    assert (numbers[0] < 4, sorted(numbers), numbers[-1]) == (True, numbers, 4)
+    young = max(cluster.pods_by_name.values(), key=lambda pod: pod.ordinal)
+    first = min(cluster.pods_by_name.values(), key=lambda pod: pod.ordinal)
+    young.containers[0].kill(int(cluster.now.timestamp()))
+    cluster.evict(first.name)
+    cluster.advance(cluster.now + 15 * SECOND)
+    assert sorted(pod.ordinal for pod in cluster.pods_by_name.values()) == [0, 1, 2, 3], "the first waits for nobody"
+
+
 def test_cpu_of_the_whole_pod_is_throttled_for_all_alike() -> None:
     proxy = ContainerTemplate("proxy", steady(0.3, 60), amounts(0.1, 50), sidecar=True)
     cluster = cluster_of_pods(proxy, own=(amounts(0.2, None), amounts(0.2, None)), cores=0.1)

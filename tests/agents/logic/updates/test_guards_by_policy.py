@@ -176,9 +176,13 @@ def test_a_vpas_own_minimum_of_replicas_counts(count: int, least: int | None, gu
     assert guards(decided) == guard
 
 
+@pytest.mark.parametrize("beside", [(), (ContainerSeen("side"),)], ids=["alone", "beside one without a recommendation"])
 @pytest.mark.parametrize(("change", "guard"), [(ChangeRequirement.HIGHER, {"requirements"}), (ChangeRequirement.LOWER, set())])
-def test_a_pod_is_evicted_only_if_a_container_meets_the_vpas_requirements(change: ChangeRequirement, guard: set[str]) -> None:
-    decided = decide(TEN[:2], [vpa(requirements=(EvictionRequirement(("cpu",), change),))], eviction_tolerance=1.0)
+def test_a_pod_is_evicted_only_if_a_container_meets_the_vpas_requirements(
+    change: ChangeRequirement, guard: set[str], beside: tuple[ContainerSeen, ...]
+) -> None:
+    pods = [replace(each, containers=(*each.containers, *beside)) for each in TEN[:2]]
+    decided = decide(pods, [vpa(requirements=(EvictionRequirement(("cpu",), change),))], eviction_tolerance=1.0)
     assert guards(decided) == guard
     assert guard or isinstance(decided[0], EvictionPlanned)
 
