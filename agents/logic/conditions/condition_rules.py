@@ -266,7 +266,7 @@ def _short(loop: UnansweredKills, advised: ContainerRecommendation | None, polic
     wanted = None if advised is None else advised.target.memory
     if wanted is None or policy.mode is ContainerMode.OFF:
         return False
-    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and loop.limit is not None:
+    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and loop.limit:
         # A limit that stays bounds requests, too.
         wanted = min(wanted, loop.limit)
     return loop.request is None or wanted > loop.request

@@ -325,12 +325,14 @@ class TargetIndex:
     def _note_kills(self, uid: str, before: str, after: str) -> None:
         """A pod that belonged to the workload `before` has other kills; `after` is its workload, empty without kills."""
         killed = self._killed_pods
-        killed.get(before, set()).discard(uid)
+        # Another kill of the only pod with kills is no end of them: what holds the pod back still does.
+        if before != after:
+            killed.get(before, set()).discard(uid)
+        if after:
+            killed.setdefault(after, set()).add(uid)
         if not killed.get(before):
             killed.pop(before, None)
             self.held.remove(before)
-        if after:
-            killed.setdefault(after, set()).add(uid)
         self._changed.update({before, after} - {""})
 
     def _count(self, workload: str, step: int) -> None:

@@ -294,6 +294,7 @@ def test_what_holds_back_a_killed_pod_is_named_as_everywhere_until_it_is_planned
     # What the updater says of the loop itself begins as the condition does.
     told = f"more is recommended; {in_words(guard.name, reason)}".replace(BEGINNING, "")
     assert message(START + 18 * minute, refused) == told
+    assert not decided(stage, START + 18 * minute + 1, killed("p", "x", 18)), "another kill changes nothing"
     planned = {"expires": AT, "requests": {}, "limits": {}, "expect": {}}
     assert not decided(stage, START + 19 * minute, update(ResizePlanned, "healthy", **planned))
     assert message(START + 20 * minute, update(ResizePlanned, "p", **planned)) == not_said
