@@ -22,14 +22,14 @@ def in_full(because: Mapping[str, object]) -> Iterator[str]:
 
 def in_words(because: Mapping[str, object]) -> Iterator[str]:
     """The entries as sentences."""
-    margin = _number(_mapping(because.get("settings")).get("margin")) or 0.0
+    settings = _mapping(because.get("settings"))
     rest = [name for name in because if name not in _FIRST]
     for name in [*(name for name in _FIRST if name in because), *rest]:
         value = because[name]
         # Nobody is bound to write `because` in one form, so what has another form is written out as it is.
         if name == "containers" and isinstance(value, Mapping):
             for container, about in value.items():
-                yield from _container(str(container), _mapping(about), margin)
+                yield from _container(str(container), _mapping(about), settings)
         elif name == "policy_grounds" and isinstance(value, Mapping):
             for container, grounds in value.items():
                 yield from policy_grounds(str(container), _mapping(grounds))
@@ -41,7 +41,7 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
             yield f"{_NAMES.get(name, name)}: {event_descriptions.text(value)}"
 
 
-def _container(name: str, about: Mapping[str, object], margin: float) -> Iterator[str]:
+def _container(name: str, about: Mapping[str, object], settings: Mapping[str, object]) -> Iterator[str]:
     if "requests" in about and "target" in about:
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_requested(what, about)}"
@@ -49,8 +49,12 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
         # The grounds of a recommendation; those above are of an update.
         span = f" from {_time(about['first'])} to {_time(about['last'])}" if about.get("first") and about.get("last") else ""
         yield f"{name}: {event_descriptions.text(about['samples'])} samples{span}"
+        margin = _number(about.get("margin")) or _number(settings.get("margin")) or 0.0
         for what in ("cpu", "memory"):
-            yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), _number(about.get('margin')) or margin)}"
+            estimate = _mapping(about.get(what))
+            # a kill is a measurement, too, so memory may have one without a sample
+            measured = about["samples"] or _number(_mapping(estimate.get("percentiles")).get("target"))
+            yield f"{name} {what}: {_estimated(what, estimate, margin) if measured else _unmeasured(what, estimate, settings)}"
     else:
         yield f"{name}: {event_descriptions.text(about)}"
 
@@ -66,16 +70,38 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
     """`958m at the target percentile, plus 15% margin; lower percentile 664m, upper 1016m, confidence 4.29; at least 25m`.
 
-    The bounds are these percentiles with the margin, widened where confidence is low.
+    The bounds are these percentiles with the margin, widened where confidence is low. Two decimals of it are enough to see that.
     """
     percentiles = _mapping(about.get("percentiles"))
     lower, target, upper = (_percentile(what, percentiles.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
-    parts.append(f"lower percentile {lower}, upper {upper}, confidence {event_descriptions.text(about.get('confidence'))}")
+    confidence = _number(about.get("confidence"))
+    sure = event_descriptions.text(None) if confidence is None else f"{confidence:.2f}".rstrip("0").rstrip(".")
+    parts.append(f"lower percentile {lower}, upper {upper}, confidence {sure}")
     for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
         if about.get(name) is not None:
             parts.append(f"{words} {_amount(what, about[name])}")
     return "; ".join(parts)
+
+
+def _unmeasured(what: str, about: Mapping[str, object], settings: Mapping[str, object]) -> str:
+    """What is recommended without a sample: nothing, or if a setting asks for it the larger minimum, up to a maximum."""
+    if settings.get("recommend_unseen") is not True:
+        return "nothing was measured yet, so nothing is recommended"
+    kinds = {
+        "minimum": "the least of any container",
+        "min_allowed": "the policy's minimum",
+        "max_allowed": "the policy's maximum",
+    }
+    bounds = {name: amount for name in kinds if (amount := _number(about.get(name))) is not None}
+    given = max(bounds.keys() - {"max_allowed"}, key=bounds.__getitem__, default=None)
+    if given is None or bounds.get("max_allowed", math.inf) < bounds[given]:
+        given = "max_allowed" if "max_allowed" in bounds else None
+    return (
+        f"nothing was measured yet, so the target is {kinds[given]}, {_amount(what, bounds[given])}"
+        if given
+        else "nothing was measured yet"
+    )
 
 
 def _oom(value: object) -> str:
@@ -105,15 +131,17 @@ def _node(value: object) -> str:
     node = _mapping(value)
     if not node:
         return "none known"
-    sums = {resource.replace("_", " "): _sum(resource, excess) for resource, excess in _mapping(node.get("cut")).items()}
-    unbounded = event_descriptions.UNBOUNDED
-    cut = [f"{name} without a bound" if size == unbounded else f"{name} of {size}" for name, size in sums.items()]
+    cut = [_cut(resource, excess) for resource, excess in _mapping(node.get("cut")).items()]
     room = f"'{node.get('node')}' has {_amount('cpu', node.get('cpu'))} / {_amount('memory', node.get('memory'))} for pods"
     return f"{room}; cut down to it: {', '.join(cut) or 'nothing'}"
 
 
-def _sum(name: str, value: object) -> str:
-    return _amount("cpu" if name.endswith("cpu") else "memory", value)
+def _cut(name: str, value: object) -> str:
+    """`target cpu of 4500m`, from the name `target_cpu` and the sum before it was cut."""
+    what, words = "cpu" if name.endswith("cpu") else "memory", name.replace("_", " ")
+    amount = _number(value)
+    unbounded = amount is not None and event_descriptions.is_unbounded(**{what: amount})
+    return f"{words} without a bound" if unbounded else f"{words} of {_amount(what, value)}"
 
 
 def _floors(value: object) -> str:

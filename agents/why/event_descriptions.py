@@ -339,20 +339,21 @@ def _amounts(amounts: Amounts) -> str:
     return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
 
 
-UNBOUNDED = "unbounded"
+def is_unbounded(*, cpu: float | None = None, memory: float | None = None) -> bool:
+    """Is it no bound yet, but upstream's largest amount, which stands for an upper bound of which nothing is known?
+
+    `cpu` in cores, `memory` in bytes.
+    """
+    return (cpu is not None and cpu * 1000 >= AMOUNT_LIMIT) or (memory is not None and memory >= AMOUNT_LIMIT)
 
 
 def amount(unset: str = "not set", /, *, cpu: float | None = None, memory: float | None = None) -> str:
     """One amount in people's units (`schemas.units`); `unbounded` for what is no bound yet, `unset` for what is not set."""
+    if is_unbounded(cpu=cpu, memory=memory):
+        return "unbounded"
     if cpu is not None:
-        if cpu * 1000 >= AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
-            return UNBOUNDED
         return units.cpu_text(cpu)
-    if memory is None:
-        return unset
-    if memory >= AMOUNT_LIMIT:
-        return UNBOUNDED
-    return units.bytes_text(memory)
+    return unset if memory is None else units.bytes_text(memory)
 
 
 def exact_amounts(event: Event, workload: str | None) -> Numbers:

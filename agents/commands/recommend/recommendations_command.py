@@ -33,9 +33,6 @@ _CORES, _BYTES = [f"{name}_cpu_cores" for name in _AMOUNTS], [f"{name}_memory_by
 _MANY_CORES = 10.0
 _SENTENCES = 5
 """Rows below the table whose caps are said in a sentence."""
-_UNKNOWN = "?"
-"""Instead of an upper bound that is larger than any machine: too little was seen to know one."""
-_LARGEST_CPU, _LARGEST_MEMORY = 10_000.0, 1 << 44
 _SPARE = ("cpu bounds", "memory bounds", "why", "pods", "saved memory", "saved cpu", "container")
 """What a narrow terminal does without, the first to go first: `-o wide` and `ullage why` have it."""
 _LAST = ("saved cpu", "saved memory", "risk", "why")
@@ -113,9 +110,9 @@ def _shown(row: RecommendedContainer) -> Row:
         "pods": row.pods,
         "container": row.container,
         "cpu now → target": f"{_now(row, 'cpu')} → {_text(row.target, 'cpu')}",
-        "cpu bounds": _bounds(row, "cpu", _LARGEST_CPU),
+        "cpu bounds": _bounds(row, "cpu"),
         "memory now → target": f"{_now(row, 'memory')} → {_text(row.target, 'memory')}",
-        "memory bounds": _bounds(row, "memory", _LARGEST_MEMORY),
+        "memory bounds": _bounds(row, "memory"),
         "saved cpu": _text(row.saved, "cpu"),
         "saved memory": _text(row.saved, "memory"),
         "risk": row.risk,
@@ -134,9 +131,8 @@ def _now(row: RecommendedContainer, resource: str) -> str:
     return f"{least.removesuffix(f' {unit}') if unit else least}..{most}".replace(".0 ", " ").replace(".0.", ".")
 
 
-def _bounds(row: RecommendedContainer, resource: str, largest: float) -> str:
-    unknown = (getattr(row.upper, resource) or 0) > largest
-    return f"{_text(row.lower, resource)}..{_UNKNOWN if unknown else _text(row.upper, resource)}"
+def _bounds(row: RecommendedContainer, resource: str) -> str:
+    return f"{_text(row.lower, resource)}..{_text(row.upper, resource)}"
 
 
 def _ends(row: RecommendedContainer, resource: str) -> tuple[float | None, float | None]:
@@ -177,7 +173,7 @@ def _text(amounts: Amounts, resource: str) -> str:
     amount = getattr(amounts, resource)
     if amount is None:
         return "-"
-    if resource == "cpu" and abs(amount) >= _MANY_CORES:
+    if resource == "cpu" and abs(amount) >= _MANY_CORES and not event_descriptions.is_unbounded(cpu=amount):
         return f"{amount:.1f} cores"
     return f"{'-' if amount < 0 else ''}{event_descriptions.amount(**{resource: abs(amount)})}"
 

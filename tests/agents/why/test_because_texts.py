@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from agents.why import because_texts, event_descriptions
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.decisions.recommendations import ContainerRecommendation, OomSource, OomSourceState, RequestsRecommended
@@ -114,14 +116,60 @@ def test_in_full_every_value_stands_as_the_record_has_it() -> None:
 def test_floors_and_bounds_that_are_none_are_told_with_units_and_without_signs() -> None:
     killed = {"memory": 2 * GIB, "killed_under": 512 * MIB, "failures": 2, "killed": "2026-01-05T00:24:30.123000Z"}
     node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"upper_memory": AMOUNT_LIMIT}, "place": "n:0:1"}
-    unseen = {"samples": 0, "first": None, "last": None, "cpu": {"confidence": 0.0}, "memory": {"confidence": 0.0}}
     last = "2 failures, the last counted at 2026-01-05 00:24:30"
-    told = list(because_texts.in_words({"floors": {"web": killed}, "node": node, "containers": {"web": unseen}}))
-    assert told[0] == "web: 0 samples"
-    assert told[3:] == [
+    assert list(because_texts.in_words({"floors": {"web": killed}, "node": node})) == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: upper memory without a bound",
         f"needed to start: web at least 2.00 GiB since it was killed under 512.0 MiB ({last})",
     ]
+
+
+def _unmeasured(amounts: dict[str, object], **settings: object) -> list[str]:
+    """What is said of CPU and memory of a container without a sample; its amounts in cores of CPU, and in GiB of memory."""
+    nothing = {"percentiles": {"lower": 0.0, "target": 0.0, "upper": 0.0}, "confidence": 0.0}
+    memory = {name: amount * GIB for name, amount in amounts.items() if isinstance(amount, float)}
+    web = {"samples": 0, "first": None, "last": None, "cpu": {**nothing, **amounts}, "memory": {**nothing, **memory}}
+    samples, *rest = because_texts.in_words({"settings": {"margin": 0.15, **settings}, "containers": {"web": web}})
+    assert samples == "web: 0 samples"
+    return rest[:2]
+
+
+def test_of_a_container_without_samples_it_is_said_that_nothing_was_measured_and_which_minimum_counts() -> None:
+    least: dict[str, object] = {"minimum": 0.25}
+    assert _unmeasured(least, recommend_unseen=False) == [
+        f"web {what}: nothing was measured yet, so nothing is recommended" for what in ("cpu", "memory")
+    ]
+    for more, words, cpu, memory in (
+        ({}, "the least of any container", "250m", "256.0 MiB"),
+        ({"min_allowed": 0.5}, "the policy's minimum", "500m", "512.0 MiB"),
+        ({"min_allowed": 0.125}, "the least of any container", "250m", "256.0 MiB"),
+        ({"min_allowed": 0.5, "max_allowed": 0.125}, "the policy's maximum", "125m", "128.0 MiB"),
+    ):
+        said = "nothing was measured yet, so the target is"
+        assert _unmeasured({**least, **more}, recommend_unseen=True) == [
+            f"web cpu: {said} {words}, {cpu}",
+            f"web memory: {said} {words}, {memory}",
+        ]
+
+
+def test_a_kill_before_the_first_sample_is_a_measurement_of_memory() -> None:
+    killed = {"percentiles": dict.fromkeys(("lower", "target", "upper"), GIB), "confidence": 0.0, "minimum": 250 * MIB}
+    web = {"samples": 0, "cpu": {"percentiles": {}, "minimum": 0.025}, "memory": killed}
+    _, cpu, memory = because_texts.in_words({"containers": {"web": web}})
+    assert cpu == "web cpu: nothing was measured yet, so nothing is recommended"
+    assert memory.startswith("web memory: 1.00 GiB at the target percentile")
+
+
+def test_confidence_is_told_with_two_decimals() -> None:
+    estimate = {"percentiles": {"target": 0.25}, "confidence": 5.908333333}
+    _, cpu, *_ = because_texts.in_words({"containers": {"web": {"samples": 9, "cpu": estimate}}})
+    assert "confidence 5.91" in cpu.split(", ")[-1]
+
+
+def test_what_has_no_bound_is_a_question_about_the_value_and_not_about_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_descriptions, "amount", lambda **_: "unbounded")
+    cut = {"target_cpu": 4.5, "upper_cpu": AMOUNT_LIMIT / 1000, "upper_memory": AMOUNT_LIMIT}
+    [node] = because_texts.in_words({"node": {"node": "n1", "cut": cut, "place": "n:0:1"}})
+    assert node.endswith("target cpu of unbounded, upper cpu without a bound, upper memory without a bound")
 
 
 def test_a_shape_that_nobody_knows_is_written_out() -> None:

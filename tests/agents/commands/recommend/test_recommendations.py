@@ -13,6 +13,7 @@ import yaml
 from agents import cli
 from agents.commands.recommend import request_totals
 from agents.logic.guards.guard_records import in_words
+from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
@@ -62,6 +63,7 @@ class Site:
         none: bool = False,
         other: str = "",
         free: Amounts | None = None,
+        upper: Amounts | None = None,
         because: dict[str, object] | None = None,
         reached: tuple[Amounts, Amounts] | None = None,
     ) -> None:
@@ -72,7 +74,7 @@ class Site:
         reasons = {"containers": {"app": used}, **(because or {})}
         killed = LastOomKill(at, PodName("shop", "x", "u"), "app", None, counted=True, place=Place("t", 0, 0)) if oom else None
         half, double = Amounts(Cores(target.cpu / 2), target.memory // 2), Amounts(Cores(target.cpu * 2), target.memory * 2)
-        container = ContainerRecommendation("app", half, target, double, free or target)
+        container = ContainerRecommendation("app", half, target, upper or double, free or target)
         ident = f"recommender/0/{int(at.timestamp() * 1000)}/requests/{key}"
         amounts = () if none else (container,)
         event = RequestsRecommended(ident, at, Workload.parse(key), amounts, reasons, pods, killed, other_recommender=other)
@@ -207,12 +209,19 @@ def test_a_table_shows_amounts_as_people_write_them_and_a_sum(site: Site, capsys
     assert line.count("---|") == head.count("|") - 1 == row.count("|") - 1
 
 
-def test_an_upper_bound_that_no_machine_has_is_not_known_yet(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.recommended("demo/shop/Deployment/cart", of(9_000.0, 60_000.0), ago=1)
+def test_an_upper_bound_is_unbounded_by_the_rule_of_why_and_not_because_it_is_large(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    largest = Amounts(Cores(AMOUNT_LIMIT / 1000), Bytes(int(AMOUNT_LIMIT)))
+    site.recommended("demo/shop/Deployment/cart", of(0.5, 1.0), ago=1, upper=largest)
+    site.recommended("demo/shop/Deployment/books", of(0.5, 1.0), ago=1, upper=of(20_000.0, 20_000.0))
     assert site.run("-n", "shop") == 0
-    cart = next(line for line in capsys.readouterr().out.splitlines() if "/cart" in line)
-    assert "4500.0 cores..?" in cart
-    assert "29.30 TiB..?" in cart
+    rows = capsys.readouterr().out.splitlines()
+    cart, books = (next(row for row in rows if f"/{name}" in row) for name in ("cart", "books"))
+    assert "250m..unbounded" in cart
+    assert "512.0 MiB..unbounded" in cart
+    assert "250m..20000.0 cores" in books
+    assert "512.0 MiB..19.53 TiB" in books
 
 
 def test_nothing_yet_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
