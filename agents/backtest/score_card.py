@@ -156,8 +156,8 @@ def resolution_lines(resolution: Resolution) -> Iterator[str]:
     shortest, longest = resolution.windows[0][0], resolution.windows[-1][0]
     others = f" (from {_duration(shortest)} to {_duration(longest)})" if shortest != longest else ""
     yield (
-        f"samples are averages over {_duration(seconds)}{others}; highest use within a window: "
-        f"CPU {_share(resolution.cpu_maxima, rows)}, memory {_share(resolution.memory_maxima, rows)}"
+        f"samples are averages over {_duration(seconds)}{others}; the highest CPU in one is known of "
+        f"{_share(resolution.cpu_maxima, rows)}, the highest memory of {_share(resolution.memory_maxima, rows)}"
     )
     hidden = [what for what, count in (("CPU", resolution.cpu_maxima), ("memory", resolution.memory_maxima)) if count < rows]
     if hidden:
@@ -166,7 +166,7 @@ def resolution_lines(resolution: Resolution) -> Iterator[str]:
 
 
 def _share(count: int, rows: int) -> str:
-    return "of no sample" if not count else "of every sample" if count >= rows else f"of {count / rows:.1%} of samples"
+    return "no sample" if not count else "every sample" if count >= rows else f"{count / rows:.1%} of samples"
 
 
 def _duration(seconds: float) -> str:

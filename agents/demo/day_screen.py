@@ -67,8 +67,8 @@ def plain(state: DayState, story: ScreenFrame) -> str:
     now = state.now
     return (
         f"{story.progress:4.0%}, {_when(state)}: "
-        f"cpu {now.cpu.requested:.1f} requested {now.cpu.used:.1f} used, "
-        f"memory {event_narration.memory(now.memory.requested)} requested {event_narration.memory(now.memory.used)} used, "
+        f"{now.cpu.requested:.1f} cores requested, {now.cpu.used:.1f} used; "
+        f"{event_narration.memory(now.memory.requested)} memory requested, {event_narration.memory(now.memory.used)} used; "
         f"{_nodes(state)}"
         f"{_scaled(state)}"
         f"{_counted(state)}"

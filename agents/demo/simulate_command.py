@@ -112,7 +112,7 @@ def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:
     if state.done[Action.PATCH]:
         yield f"{state.done[Action.PATCH]} new pods given other requests"
     if state.done[Action.SCALE]:
-        yield f"{state.done[Action.SCALE]} times scaled"
+        yield f"scaled {state.done[Action.SCALE]} times"
     for name, value in _nodes(state).items():
         yield f"{name.replace('_', ' ')}: {value}"
     for kind, count in sorted(state.decided.items()):

@@ -52,11 +52,12 @@ class LoadedSettings:
     origins: Mapping[str, str]
     hidden: frozenset[str]
 
-    def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value and origin of each setting; secrets hidden."""
+    def shown(self) -> Iterator[tuple[str, str | None, str]]:
+        """Name, value and origin of each setting; None for what is not set. Secrets are hidden."""
         for name, value in flat(_dump(self.settings)).items():
             secret = name in self.hidden or isinstance(value, SecretStr)
-            yield name, _HIDDEN if secret else without_password(str(value)), self.origins.get(name, DEFAULT)
+            shown = _HIDDEN if secret else None if value is None else without_password(str(value))
+            yield name, shown, self.origins.get(name, DEFAULT)
 
     def handed_over(self) -> dict[str, object]:
         """What somebody has set, for a process that is to have the same settings. Secrets are among it."""

@@ -39,7 +39,9 @@ _FEWEST = 40
 """Columns of the narrowest terminal that text is fitted to: below that there is more breaking than text."""
 RED, YELLOW = "\x1b[31m", "\x1b[33m"
 _PLAIN = "\x1b[0m"
-_INDENT = re.compile(r"\s*(?:[-*] )?")
+_INDENT = re.compile(r"[\s│├└─]*(?:[-*] )?")
+_GOES_ON = str.maketrans("├└─-*", "│    ")
+"""What stands under the branches of a tree, and under the mark of an item, where their text goes on."""
 
 
 class ColouredLine(str):
@@ -74,17 +76,15 @@ def room(out: TextIO) -> int:
 def wrapped(line: str, room: int, *, hanging: int | None = None) -> Iterator[str]:
     """The line in parts of at most `room` characters. A word that is longer stays whole, for somebody will copy it.
 
-    Further lines are indented by `hanging`, or a little deeper than the first.
+    Further lines are indented by `hanging`, or a little deeper than the first, with the branches of a tree going on.
     """
     line = visible_line(line)
     if len(line) <= room:
         yield line
         return
-    if hanging is None:
-        hanging = len(_INDENT.match(line)[0]) + 2  # type: ignore[index]  # the pattern matches every text, an empty one, too
-    yield from textwrap.wrap(line, room, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False) or [
-        line
-    ]
+    indent = _INDENT.match(line)[0]  # type: ignore[index]  # the pattern matches every text, an empty one, too
+    begin = indent.translate(_GOES_ON) + "  " if hanging is None else " " * hanging
+    yield from textwrap.wrap(line, room, subsequent_indent=begin, break_long_words=False, break_on_hyphens=False) or [line]
 
 
 def shortened(text: str, width: int) -> str:

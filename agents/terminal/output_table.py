@@ -28,7 +28,7 @@ _SEVERITIES = {"high": output.RED, "fail": output.RED, "medium": output.YELLOW, 
 """The colours of cells that say in a word how bad something is; a state that ends in `!` wants somebody to look."""
 _JUDGED = ("risk", "level", "state")
 """The columns whose cells are such words."""
-_NAMES = ("about", "cluster", "container", "name", "namespace", "node", "policy", "target", "what", "workload")
+_NAMES = ("about", "cluster", "container", "name", "namespace", "node", "policy", "table", "target", "what", "workload")
 """The columns of which a part is enough: half a name still tells, half an amount deceives."""
 _GAP = 2
 """Characters between two columns."""
@@ -36,8 +36,8 @@ _LAST_LEAST = 24
 """Characters that the last column of a narrowed table has at least, if it needs them: three or four words."""
 _LEAST = 8
 """Characters below which a cell is not shortened: less than that tells nobody anything."""
-_NAME_LEAST = 12
-"""Characters of a name below which a column that can be spared goes."""
+_NAME_LEAST = 24
+"""Characters of a name below which a column that can be spared goes: kind and name of most workloads."""
 
 
 def lines(
@@ -118,7 +118,7 @@ def aligned(
     names = _columns(rows, columns)
     if not names:
         return
-    cells = {name: [name.upper(), *(visible_line(_text(row.get(name))) for row in rows)] for name in names}
+    cells = {name: [name.upper().replace("_", " "), *(visible_line(_text(row.get(name))) for row in rows)] for name in names}
     widths = {name: max(map(len, texts)) for name, texts in cells.items()}
     for name in spare:
         # one after the other, and no more than it takes

@@ -48,6 +48,6 @@ def show(loaded: LoadedSettings, form: OutputForm, *, origin: bool, explain: boo
         output_table.print_rows(form, rows)
         return
     for name, value, place in loaded.shown():
-        sentence(f"{name} = {value}" + (f"  # {place}" if origin else ""))
+        sentence(f"{name} = {value or 'not set'}" + (f"  # {place}" if origin else ""))
         if explain:
             sentence(f"    {texts[name]}")

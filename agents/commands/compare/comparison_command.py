@@ -260,7 +260,7 @@ def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, fl
         raise BadInput(f"--top {top} shows nothing; give 1 or more")
     prices = price_list.read(flags.prices)
     first, second = _scores(settings, file, policies, flags, prices)
-    rows = list(comparison_output.differing(first, second, top))
+    rows = list(comparison_output.differing(first, second, top, prices.currency))
     total = difference(first, second)
     changed = f"cost {total.cost.estimate:+.1%}, OOM kills {total.kills.estimate:+.0f}, over {len(first.workloads)} workloads"
     sentences = [f"'{second.name}' against '{first.name}': {changed}; first those that differ most", f"prices: {prices}"]

@@ -130,7 +130,7 @@ def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDif
     }
 
 
-def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int) -> Iterator[Row]:
+def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int, currency: str) -> Iterator[Row]:
     """The workloads that differ most between two policies: half of them in cost, half in risk."""
     pairs = [
         (first_policy.workloads[name], second_policy.workloads[name])
@@ -144,7 +144,11 @@ def differing(first_policy: PolicyScore, second_policy: PolicyScore, top: int) -
     in_turn = (pair for both in zip(by_risk, by_cost, strict=True) for pair in both)
     taken = dict.fromkeys(first.workload for first, second in in_turn if first != second)
     for name in list(taken)[:top]:
-        yield _difference(first_policy.workloads[name], second_policy.workloads[name], first_policy.name, second_policy.name)
+        before, after = first_policy.workloads[name], second_policy.workloads[name]
+        yield {
+            **_difference(before, after, currency),
+            "from → to": f"{first_policy.name} → {second_policy.name}",
+        }
 
 
 def _risk(before: WorkloadFigures, after: WorkloadFigures) -> float:
@@ -154,12 +158,12 @@ def _risk(before: WorkloadFigures, after: WorkloadFigures) -> float:
     return abs(kills) + abs(memory) / 10 + abs(cpu) / 100
 
 
-def _difference(before: WorkloadFigures, after: WorkloadFigures, first: str, second: str) -> Row:
+def _difference(before: WorkloadFigures, after: WorkloadFigures, currency: str) -> Row:
     workload = Workload.parse(before.workload)
     return {
         "namespace": workload.namespace,
         "workload": f"{workload.kind}/{workload.name}",
-        "cost": f"{before.cost:.3f} → {after.cost:.3f}",
+        f"cost ({currency})": f"{before.cost:.3f} → {after.cost:.3f}",
         "difference": f"{after.cost - before.cost:+.3f}",
         "cpu (core-hours)": f"{before.cpu_requested:.2f} → {after.cpu_requested:.2f}",
         "memory (GiB-hours)": f"{before.memory_requested:.2f} → {after.memory_requested:.2f}",
@@ -167,7 +171,6 @@ def _difference(before: WorkloadFigures, after: WorkloadFigures, first: str, sec
         "cpu over": f"{before.cpu_over:.1%} → {after.cpu_over:.1%}",
         "memory over": f"{before.memory_over:.1%} → {after.memory_over:.1%}",
         "changes": f"{before.changes} → {after.changes}",
-        "from → to": f"{first} → {second}",
     }
 
 

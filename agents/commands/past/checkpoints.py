@@ -206,7 +206,7 @@ def show_tables(settings: Settings, form: OutputForm, *, partition: int | None, 
             rows.extend(_table(stage, number, state.mark.turn, name, chunks) for name, chunks in sorted(by_table.items()))
     if table and table not in tables:
         raise BadInput(f"no checkpoint has a table '{table}'; there are {', '.join(sorted(tables))}")
-    output_table.print_rows(form, rows)
+    output_table.print_rows(form, rows, spare=("chunks",))
 
 
 def _states(settings: Settings, only: int | None) -> Iterator[tuple[str, int, StoredState]]:

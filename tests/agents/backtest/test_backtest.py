@@ -243,7 +243,9 @@ def test_the_card_as_text_sets_own_and_recommended_side_by_side_and_says_what_it
     assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
     assert ["CPU", "requested,", "cores", "2.000", "2.500"] in [line.split() for line in said]
     assert ["OOM", "kills,", "whole", "recording", "1", "2"] in [line.split() for line in said]
-    assert "samples are averages over 1 min; highest use within a window: CPU of no sample, memory of no sample" in said
+    assert (
+        "samples are averages over 1 min; the highest CPU in one is known of no sample, the highest memory of no sample" in said
+    )
     assert any(line.startswith("hidden by that: CPU and memory bursts within a window") for line in said)
     assert said[-2:] == [
         "own: the recording tells of no OOM kill; 1 times memory went over a container's limit",

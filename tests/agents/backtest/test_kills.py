@@ -163,7 +163,10 @@ def test_window_maxima_show_kills_and_bursts_that_averages_hide() -> None:
     seen = [e for _, e in witness.of(MetricsScraped) if isinstance(e, MetricsScraped)]
     assert [list(np.asarray(e.memory_max) / MIB) for e in seen] == [[8], [16], [9]]
     said = list(backtest.lines(card))
-    assert "samples are averages over 1 min; highest use within a window: CPU of every sample, memory of every sample" in said
+    assert (
+        "samples are averages over 1 min; the highest CPU in one is known of every sample, the highest memory of every sample"
+        in said
+    )
     assert not [line for line in said if line.startswith("hidden by that")]
 
 

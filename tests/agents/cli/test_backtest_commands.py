@@ -77,6 +77,7 @@ def test_diff_ranks_workloads_and_says_both_figures(log: Path, capsys: pytest.Ca
     text = said(capsys, "diff", "default", "wide:vertical.margin=1.3", "--data", str(log), "--top", "2", "-o", "table")
     lines = text.splitlines()
     assert lines[0].startswith("'wide' against 'default': cost +")
+    assert "COST (USD)" in text
     assert len([line for line in lines if "Deployment/" in line]) == 2
     assert "no workload differs" in said(capsys, "diff", "default", "same:vertical.margin=0.15", "--data", str(log))
 

@@ -1,3 +1,4 @@
+import json
 import re
 import shlex
 import subprocess
@@ -188,6 +189,17 @@ def test_the_doctor_says_what_to_do_when_nobody_answers_and_exits_with_1(capsys:
     assert said[said.index("fail  broker") :].count("`ullage broker`") == 1
     assert "\n                if yours is elsewhere, name it: --brokers HOST:PORT" in said
     assert "ok    settings" in said
+
+
+def test_a_setting_without_a_value_is_shown_as_not_set_and_is_null_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["config", "show"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "log.at = not set" in said
+    assert "log.security.region = not set" in said
+    assert not [line for line in said if "None" in line]
+    assert cli.run(["config", "show", "-o", "json"]) == 0
+    values = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert values["log.at"] is None
 
 
 def test_config_show_goes_to_stdout_with_each_origin(capsys: pytest.CaptureFixture[str]) -> None:

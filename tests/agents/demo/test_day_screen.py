@@ -101,7 +101,7 @@ def test_a_view_of_nothing_can_be_drawn() -> None:
 
 def test_the_plain_line_has_the_same_numbers() -> None:
     assert plain(state(), STORY).startswith(
-        " 25%, 05 Jan 06:30: cpu 2.0 requested 0.5 used, memory 1.0 GiB requested 256 MiB used, 0 OOM kills"
+        " 25%, 05 Jan 06:30: 2.0 cores requested, 0.5 used; 1.0 GiB memory requested, 256 MiB used; 0 OOM kills"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.terminal import output_table
+from agents.terminal import output, output_table
 
 ROWS = [{"what": "worker", "note": "it waits for a tick of the clock"}, {"what": "clock", "note": ""}]
 WORDS = st.text("abcdefgh", min_size=1, max_size=10)
@@ -44,14 +44,27 @@ def test_a_line_is_as_long_as_it_likes_where_no_terminal_is() -> None:
     assert list(output_table.lines("wide", ROWS, ())) == whole
 
 
-def test_a_spare_column_goes_before_a_name_gets_shorter_than_twelve_characters() -> None:
-    rows = [{"name": "a" * 20 + "z", "bounds": "1..2", "says": "all is well"}]
-    name = "aaaaa…aaaaaaaaz"
-    assert list(output_table.aligned(rows, (), ("bounds",), 36)) == [
-        f"NAME{' ' * 13}BOUNDS  SAYS",
-        f"{name}  1..2    all is well",
+def test_a_spare_column_goes_before_a_name_gets_shorter_than_a_workload_of_usual_length() -> None:
+    rows = [{"name": "a" * 27 + "z", "bounds": "1..2", "says": "all is well"}]
+    assert list(output_table.aligned(rows, (), ("bounds",), 45)) == [
+        f"NAME{' ' * 22}BOUNDS  SAYS",
+        f"{'a' * 8}…{'a' * 14}z  1..2    all is well",
     ]
-    assert list(output_table.aligned(rows, (), ("bounds",), 30)) == [f"NAME{' ' * 15}SAYS", "aaaaa…aaaaaaaaaaz  all is well"]
+    assert list(output_table.aligned(rows, (), ("bounds",), 44)) == [f"NAME{' ' * 26}SAYS", f"{'a' * 27}z  all is well"]
+
+
+def test_the_name_of_a_column_is_read_as_words() -> None:
+    assert list(output_table.aligned([{"as_of": "now"}], (), (), 40)) == ["AS OF", "now"]
+
+
+def test_a_line_of_a_tree_goes_on_beside_the_branches_below_it() -> None:
+    assert [list(output.wrapped(f"{begin}one two three", 14)) for begin in ("│  · ", "├─ ", "└─ ", "- ", "")] == [
+        ["│  · one two", "│    three"],
+        ["├─ one two", "│    three"],
+        ["└─ one two", "     three"],
+        ["- one two", "    three"],
+        ["one two three"],
+    ]
 
 
 @given(TABLES, st.integers(48, 200))
