@@ -122,7 +122,7 @@ def content(data: ConsoleData) -> Iterator[str]:
     yield '<div class="wide"><table id="health">'
     yield f"<thead><tr>{_heads('part', 'name', 'state', 'says')}</tr></thead><tbody>"
     for row in data.health:
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in (row.kind, row.name, row.state, row.says))
+        cells = "".join(f"<td>{page_parts.breakable(cell)}</td>" for cell in (row.kind, row.name, row.state, row.says))
         yield f"<tr{' class=warns' if row.warns else ''}>{cells}</tr>"
     yield "</tbody></table></div>"
     yield '<h2 id="newest">Newest decisions, refusals and outcomes</h2><div class="wide" id="events"><table id="news">'
@@ -130,7 +130,7 @@ def content(data: ConsoleData) -> Iterator[str]:
     for event in data.events:
         entry = event.entry
         shown = (f"{entry.at:%m-%d %H:%M:%S}", event.kind, entry.what, entry.about, entry.detail)
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in shown)
+        cells = "".join(f"<td>{page_parts.breakable(cell)}</td>" for cell in shown)
         yield f'<tr tabindex="0" data-kind="{event.kind}" data-why="{html.escape(entry.place)}">{cells}</tr>'
     yield "</tbody></table></div></section>"
 

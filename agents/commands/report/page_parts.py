@@ -44,7 +44,12 @@ def address(*names: str) -> str:
 
 def link(text: str, to: str) -> str:
     """A link to another page of the report."""
-    return f'<a href="#{html.escape(to)}">{html.escape(text)}</a>'
+    return f'<a href="#{html.escape(to)}">{breakable(text)}</a>'
+
+
+def breakable(text: str) -> str:
+    """The text as HTML, in which the name of a workload or pod may go on in another line behind each slash."""
+    return html.escape(text).replace("/", "/<wbr>")
 
 
 def tiles(*parts: tuple[str, str, str]) -> Iterator[str]:
@@ -70,7 +75,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[TableCell]], ident: str,
 
 def _cell(kind: str, cell: TableCell) -> str:
     order = "" if cell.number is None else f' data-order="{cell.number}"'
-    return f"<td{kind}{order}>{link(cell.text, cell.to) if cell.to else html.escape(cell.text)}</td>"
+    return f"<td{kind}{order}>{link(cell.text, cell.to) if cell.to else breakable(cell.text)}</td>"
 
 
 STYLE = """
@@ -122,16 +127,26 @@ function turn(toTop) {
   if (to) scrollTo(0, 0);
   else if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
+function say(text) {
+  // a line that goes on below keeps the depth that it has in the tree
+  said.replaceChildren(...text.split('\\n').map(line => {
+    const row = document.createElement('div'), depth = line.match(/^[\\s│├└─·]*/)[0].length + 2;
+    row.style.paddingLeft = `${depth}ch`;
+    row.style.textIndent = `-${depth}ch`;
+    row.textContent = line || ' ';
+    return row;
+  }));
+}
 async function explain(asked) {
-  said.textContent = 'reading the log …';
+  say('reading the log …');
   dialog.querySelector('b').textContent = asked;
   if (!dialog.open) dialog.showModal();
-  if (whys[asked]) said.textContent = whys[asked];
-  else if (!live) said.textContent = `This page has no explanation of it with it. Where the log is: ullage why '${asked}'`;
+  if (whys[asked]) say(whys[asked]);
+  else if (!live) say(`This page has no explanation of it with it. Where the log is: ullage why '${asked}'`);
   else {
     const to = new URLSearchParams(location.search);
     to.set('asked', asked);
-    said.textContent = await (await fetch('why?' + to)).text();
+    say(await (await fetch('why?' + to)).text());
   }
 }
 function copy(button) {

@@ -33,6 +33,7 @@ _LINKS = (
     + page_parts.link("Nodes", workload_pages.NODES)
 )
 _STYLE = """
+html { scroll-padding-top: 4rem } /* what is jumped to stands below the row of links */
 :root { color-scheme: light dark; --line: #8885; --soft: #8882; --good: #1a7f37; --bad: #c62828 }
 @media (prefers-color-scheme: dark) { :root { --good: #57c774; --bad: #ff7b72 } }
 * { box-sizing: border-box }
@@ -47,7 +48,13 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align
 td:last-child { white-space: normal; min-width: 8rem } .tiles + p { margin-top: 1.2rem } .wide + .sub { margin-top: .8rem }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .page { margin-top: 1rem } .chart { break-inside: avoid; margin-bottom: .5rem }
-@media (max-width: 44rem) { td:last-child:not(.n) { min-width: 16rem } }
+/* a narrower page lets names and headings wrap before it cuts a column; a moment stays in one piece */
+@media (max-width: 70rem) {
+  html { scroll-padding-top: 6rem } /* for the links may stand in two rows */
+  table { font-size: .87rem } th, td { padding: .3rem .4rem; white-space: normal } td.n { white-space: nowrap }
+  #news td:first-child, [id^=acts] td:first-child { white-space: nowrap } td:last-child { min-width: 6rem; overflow-wrap: anywhere }
+}
+@media (max-width: 44rem) { body nav { position: static } td:last-child:not(.n) { min-width: 16rem } }
 @media print { body { max-width: none; padding: 0 } }
 """
 
