@@ -57,6 +57,11 @@ def bytes_text(size: float) -> str:
     return f"{size / scale:,.{digits}f} {unit}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A count for people, as `1 pod` and `2 pods`, of a noun that takes an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def amount_text(resource: str, amount: float) -> str:
     """An amount of a resource, or of what a quota bounds, for people: cores, bytes, or pieces of anything else."""
     kind = resource.rpartition(".")[2]

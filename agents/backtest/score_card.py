@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from schemas.units import Fraction
+from schemas.units import Fraction, counted
 
 GIB = 1 << 30
 _MINUTE = 60
@@ -130,7 +130,7 @@ class ScoreCard(BacktestCounts):
 def lines(card: ScoreCard) -> Iterator[str]:
     """The card as plain text."""
     when = f"{card.first:%Y-%m-%d %H:%M} to {card.last:%Y-%m-%d %H:%M}" if card.first and card.last else "no usage at all"
-    yield f"{card.rows:,} samples of {card.containers} containers in {card.turns:,} turns, {when}"
+    yield f"{counted(card.rows, 'sample')} of {counted(card.containers, 'container')} in {counted(card.turns, 'turn')}, {when}"
     yield f"{card.container_days:,.1f} container-days, {card.covered:.1%} of them with a recommendation in force"
     yield (
         f"compared: {card.compared:.1%}; left out: {card.left_out.no_recommendation:,.1f} container-days without a "
@@ -206,7 +206,7 @@ def _kills(card: ScoreCard) -> Iterator[str]:
     if kills.recorded:
         yield f"own: {kills.recorded:,} OOM kills that the recording tells of"
     else:
-        yield f"own: the recording tells of no OOM kill; {card.own.ooms:,} times memory went over a container's limit"
+        yield f"own: the recording tells of no OOM kill; {counted(card.own.ooms, 'time')} memory went over a container's limit"
     yield f"recommended: {kills.would_be:,} would-be OOM kills at a recommended limit, {kills.before:,} before one was in force"
     if kills.unknown:
         yield f"unknown: {kills.unknown:,} recorded OOM kills came at a lower limit than the recommended one"

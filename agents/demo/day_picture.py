@@ -12,7 +12,7 @@ from agents.why import explanation, explanation_lines
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.units import Bytes
+from schemas.units import Bytes, counted
 from streams.codec.event_codec import Codec
 from streams.log_context import LogContext
 from streams.log_range import read_range
@@ -160,15 +160,11 @@ def why_lines(context: LogContext, day: ContainerDay) -> Sequence[str]:
     return [line for line in shown if line is not None]
 
 
-def _count(events: Sequence[object], name: str) -> str:
-    return f"{len(events)} {name}{'' if len(events) == 1 else 's'}"
-
-
 def drawn(day: ContainerDay, why: Sequence[str]) -> str:
     """The picture of a day that has a use and an explained resize, as SVG."""
     title = (
         f"A day of container {escape(day.container)} of pod {escape(day.pod)}: memory used, requested and allowed; "
-        f"{_count(day.kills, 'OOM kill')}, {_count(day.resizes, 'resize')} in place"
+        f"{counted(len(day.kills), 'OOM kill')}, {counted(len(day.resizes), 'resize')} in place"
     )
     return "\n".join(
         [

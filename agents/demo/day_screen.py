@@ -24,6 +24,7 @@ from agents.demo.day_state import DayState, WorkloadRow
 from agents.demo.usage_curve import SLICE_SECONDS, UsageSum
 from agents.terminal.output import visible
 from schemas.outcomes import Action
+from schemas.units import counted
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _SLICES = 48
@@ -76,14 +77,14 @@ def plain(state: DayState, story: ScreenFrame) -> str:
 
 
 def _nodes(state: DayState) -> str:
-    return f"{state.nodes.count(state.at)} nodes, " if state.nodes else ""
+    return f"{counted(state.nodes.count(state.at), 'node')}, " if state.nodes else ""
 
 
 def _scaled(state: DayState) -> str:
     """How many replicas the workloads with forecasts have."""
     counts = {row.workload.key: row.pods for row in state.rows()}
     names = ((key, counts.get(key, 0)) for key in state.replicas.workloads)
-    return "".join(f"{key.rpartition('/')[2]} {count} replicas, " for key, count in names)
+    return "".join(f"{key.rpartition('/')[2]} {counted(count, 'replica')}, " for key, count in names)
 
 
 def bars(values: Sequence[float], top: float) -> str:

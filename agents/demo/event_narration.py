@@ -11,7 +11,7 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, counted
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _NEARLY = 0.02
@@ -54,9 +54,14 @@ def admitted(outcome: ActionFinished) -> str:
 def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPlanned) -> str:
     """A group of nodes that grows or shrinks."""
     if isinstance(plan, ScaleUpPlanned):
-        what = f"group {plan.group} grows from {plan.before} to {plan.after} nodes: {plan.pods} pods wait"
+        waits = f"{counted(plan.pods, 'pod')} wait{'s' if plan.pods == 1 else ''}"
+        what = f"group {plan.group} grows from {plan.before} to {counted(plan.after, 'node')}: {waits}"
     else:
-        why = "it is empty" if not plan.evict else f"its {len(plan.evict)} pods fit elsewhere"
+        why = (
+            "it is empty"
+            if not plan.evict
+            else f"its {counted(len(plan.evict), 'pod')} find{'s' if len(plan.evict) == 1 else ''} room elsewhere"
+        )
         what = f"node {plan.node or plan.instance} of group {plan.group} goes: {why}"
     return f"{clock(outcome.at)} {what}"
 

@@ -10,6 +10,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.units import counted
 
 MOST_ACTS = 40
 """Of a workload, and of all nodes together: the newest."""
@@ -74,7 +75,7 @@ class ReportHistory:
             case LoadForecast():
                 self._forecast(event)
             case ScaleUpPlanned():
-                says = f"{event.before} to {event.after} nodes for {event.pods} pods, by {event.expander}"
+                says = f"{event.before} to {counted(event.after, 'node')} for {counted(event.pods, 'pod')}, by {event.expander}"
                 self._add("", ReportedAct(event.at, "growth planned", event.group, says, event.id), of_nodes=True)
             case NodeRemovalPlanned():
                 act = ReportedAct(event.at, "removal planned", event.node, event.reason.value, event.id)
@@ -108,7 +109,7 @@ class ReportHistory:
         scaled.planned.append((event.at, event.replicas))
         # a plan is stated again and again; only another number is an act
         if before != event.replicas:
-            says = f"{event.current} to {event.replicas} replicas"
+            says = f"{event.current} to {counted(event.replicas, 'replica')}"
             about = f"{event.workload.namespace}/{event.workload.name}"
             self._add(key, ReportedAct(event.at, "replicas planned", about, says, event.id))
 

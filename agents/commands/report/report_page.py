@@ -19,6 +19,7 @@ from agents.commands.recommend.scan_table import grade, score
 from agents.commands.report import page_parts, time_chart, workload_pages
 from agents.commands.report.page_parts import TableCell, count_cell, table, tiles
 from agents.commands.report.report_data import MOST_ROWS, Amount, ReportData
+from schemas.units import counted
 
 _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
@@ -52,7 +53,8 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 @media (max-width: 70rem) {
   html { scroll-padding-top: 6rem } /* for the links may stand in two rows */
   table { font-size: .87rem } th, td { padding: .3rem .4rem; white-space: normal } td.n { white-space: nowrap }
-  #news td:first-child, [id^=acts] td:first-child { white-space: nowrap } td:last-child { min-width: 6rem; overflow-wrap: anywhere }
+  #news td:first-child, [id^=acts] td:first-child { white-space: nowrap }
+  td:last-child { min-width: 6rem; overflow-wrap: anywhere }
 }
 @media (max-width: 44rem) { body nav { position: static } td:last-child:not(.n) { min-width: 16rem } }
 @media print { body { max-width: none; padding: 0 } }
@@ -112,7 +114,11 @@ def _fleet(data: ReportData) -> Iterator[str]:
     risky = sum(row.risk == "high" for row in data.rows)
     yield '<h2 id="fleet">Fleet</h2>'
     yield from tiles(
-        (f"{len(data.rows)}", f"containers with a recommendation, in {data.pods} pods on {data.nodes} nodes", ""),
+        (
+            f"{len(data.rows)}",
+            f"containers with a recommendation, in {counted(data.pods, 'pod')} on {counted(data.nodes, 'node')}",
+            "",
+        ),
         (f"{grade(points)}", f"grade; score {points:.0f} of 100", "good" if points >= 70 else "bad"),  # noqa: PLR2004  # C and better
         (f"{risky}", "at high risk as they are", "bad" if risky else "good"),
         (amount_text(data.requested[1]), "requested by running pods at the end", ""),
@@ -203,7 +209,8 @@ def _risks(rows: Sequence[RecommendedContainer]) -> Iterator[str]:
 
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:
-    yield f'<h2 id="workloads">Workloads</h2><p class="sub">{len(rows)} of {total} containers, those that save most first</p>'
+    yield '<h2 id="workloads">Workloads</h2>'
+    yield f'<p class="sub">{len(rows)} of {counted(total, "container")}, those that save most first</p>'
     yield from workload_pages.container_table(rows, "workloads-table")
     yield '<p class="sub">What staying as it is may do, by recorded kills and use: '
     yield "; ".join(f"<b>{risk}</b>: {html.escape(says)}" for risk, says in workload_pages.RISKS.items()) + ".</p>"

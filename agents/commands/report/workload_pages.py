@@ -13,6 +13,7 @@ from agents.commands.report.page_parts import TableCell, address, count_cell, cp
 from agents.commands.report.report_data import MOST_ROWS, ContainerChart, ReportData, ValueLine
 from agents.commands.report.report_history import MOST_ACTS, ReportedAct, ScaledWorkload
 from agents.commands.report.time_chart import ChartPanel, TimeLine, drawn
+from schemas.units import counted
 
 NODES = address("nodes")
 RISKS: Mapping[str, str] = {
@@ -151,7 +152,8 @@ def snippet(rows: Sequence[RecommendedContainer]) -> str:
 
 def _nodes(data: ReportData) -> Iterator[str]:
     yield from _page(NODES, "Nodes", [])
-    yield f'<p class="sub">{data.nodes} nodes at the end of this time; {data.removed} removed by a plan of ours in it</p>'
+    nodes = counted(data.nodes, "node")
+    yield f'<p class="sub">{nodes} at the end of this time; {data.removed} removed by a plan of ours in it</p>'
     if data.history.nodes:
         panel = ChartPanel("", [TimeLine("nodes", data.history.nodes, stepped=True)])
         yield from drawn("nodes over time", [panel], (), data.since, data.until)

@@ -8,7 +8,7 @@ import structlog
 
 from schemas.decisions.node_updates import ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.outcomes import OutcomeDetail, Result
-from schemas.units import Seconds
+from schemas.units import Seconds, counted
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.consumers.executing.handler import ActPermit, HandlerResult
@@ -28,7 +28,7 @@ def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> Han
     if group.desired <= least:
         return _nothing_missing(group, plan)
     if group.desired != plan.before:
-        reason = f"it moved: group '{plan.group}' wants {group.desired} nodes, expected {plan.before}"
+        reason = f"it moved: group '{plan.group}' wants {counted(group.desired, 'node')}, expected {plan.before}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     if group.unscalable:
         return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
@@ -49,7 +49,7 @@ def look(aws: AwsClient, plan: SizeCorrectionPlanned) -> HandlerResult | str:
     if group is None:
         return f"group '{plan.group}' is gone"
     if group.desired > max(plan.after, group.existing, group.least):
-        return f"group '{plan.group}' wants {group.desired} nodes, and has {group.existing}"
+        return f"group '{plan.group}' wants {counted(group.desired, 'node')}, and has {group.existing}"
     return _nothing_missing(group, plan)
 
 
@@ -57,7 +57,7 @@ def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> Ha
     if group.existing < group.desired == group.least:
         reason = f"group '{plan.group}' may not want less than {group.least} nodes; it has {group.existing}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
-    reason = f"group '{plan.group}' wants {group.desired} nodes, and has {group.existing}"
+    reason = f"group '{plan.group}' wants {counted(group.desired, 'node')}, and has {group.existing}"
     return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
 
 
@@ -69,7 +69,7 @@ def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, prote
     if group.desired >= plan.after:
         return _raised_shown(group)
     if group.desired != plan.before:
-        reason = f"it moved: group '{plan.group}' wants {group.desired} nodes, expected {plan.before}"
+        reason = f"it moved: group '{plan.group}' wants {counted(group.desired, 'node')}, expected {plan.before}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
     if group.unscalable:
         return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
@@ -88,11 +88,11 @@ def look_at_raised(aws: AwsClient, plan: ScaleUpPlanned) -> HandlerResult | str:
     group = aws.group(plan.group)
     if group is None:
         return f"group '{plan.group}' is gone"
-    return _raised_shown(group) if group.desired >= plan.after else f"group '{group.name}' wants {group.desired} nodes"
+    return _raised_shown(group) if group.desired >= plan.after else f"group '{group.name}' wants {counted(group.desired, 'node')}"
 
 
 def _raised_shown(group: AutoScalingGroup) -> HandlerResult:
-    return HandlerResult(Result.DONE, f"group '{group.name}' wants {group.desired} nodes", OutcomeDetail.ALREADY_DONE)
+    return HandlerResult(Result.DONE, f"group '{group.name}' wants {counted(group.desired, 'node')}", OutcomeDetail.ALREADY_DONE)
 
 
 def protect_instances(aws: AwsClient, group: AutoScalingGroup) -> None:

@@ -240,7 +240,7 @@ def test_what_is_added_does_not_depend_on_what_is_added_with_it() -> None:
 
 def test_the_card_as_text_sets_own_and_recommended_side_by_side_and_says_what_it_cannot_see(bench: PipelineLog) -> None:
     said = list(backtest.lines(backtest.over_log(bench.log, stages(), bench.topics)))
-    assert said[0] == "4 samples of 1 containers in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
+    assert said[0] == "4 samples of 1 container in 16 turns, 2026-01-01 00:01 to 2026-01-01 00:04"
     assert ["CPU", "requested,", "cores", "2.000", "2.500"] in [line.split() for line in said]
     assert ["OOM", "kills,", "whole", "recording", "1", "2"] in [line.split() for line in said]
     assert (
@@ -248,6 +248,6 @@ def test_the_card_as_text_sets_own_and_recommended_side_by_side_and_says_what_it
     )
     assert any(line.startswith("hidden by that: CPU and memory bursts within a window") for line in said)
     assert said[-2:] == [
-        "own: the recording tells of no OOM kill; 1 times memory went over a container's limit",
+        "own: the recording tells of no OOM kill; 1 time memory went over a container's limit",
         "recommended: 2 would-be OOM kills at a recommended limit, 0 before one was in force",
     ]

@@ -222,7 +222,7 @@ async def clicked_through(browser: HeadlessBrowser) -> None:
         assert about == await browser.asks(f"document.querySelector('.page.shown {asked}').dataset.why")
         explained = "said.textContent.includes('[ullage.') || (!live && said.textContent.includes(`: ullage why '${asked}'`))"
         await browser.until(f"(asked => dialog.open && ({explained}))({json.dumps(about)})")
-        hanging = "[...said.children].every(line => parseFloat(getComputedStyle(line).textIndent) < 0)"
+        hanging = "said.children.length && [...said.children].every(line => parseFloat(line.style.textIndent) < 0)"
         assert await browser.asks(hanging), "a line that goes on below leaves its place in the tree"
         await browser.key("Escape")
         await browser.until("!dialog.open")

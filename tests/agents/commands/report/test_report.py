@@ -16,10 +16,11 @@ from agents import cli
 from agents.backtest.price_list import PriceList
 from agents.commands.report import report_data, report_page, workload_pages
 from agents.commands.report.report_data import ContainerChart, ReportData
+from agents.commands.report.report_history import ReportHistory
 from agents.commands.report.time_chart import ChartMark
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.sources import SourceReported
@@ -214,6 +215,14 @@ def test_two_halves_of_a_stretch_count_what_the_whole_does(log: Path, minutes: i
         assert not known or chart.target.at[0] == middle, key
 
 
+def test_a_count_of_one_stands_before_no_plural() -> None:
+    planned = next(event for event in examples.EVENTS if isinstance(event, ScaleUpPlanned))
+    history = ReportHistory(frozenset())
+    for after, pods in ((1, 1), (2, 5)):
+        history.take(replace(planned, before=0, after=after, pods=pods))
+    assert [act.says.partition(",")[0] for act in history.acts[""]] == ["0 to 1 node for 1 pod", "0 to 2 nodes for 5 pods"]
+
+
 def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
     page: str, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,7 +232,7 @@ def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
     grounds = newest["metrics"]["policy_grounds"]["metrics"]
     table = re.search(r'<table id="risks-table">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)
     assert table is not None
-    assert re.findall(r"<td[^>]*>(?:<a [^>]*>)?([^<]*)<", table[1]) == [
+    assert re.findall(r"<td[^>]*>(?:<a [^>]*>)?([^<]*)<", table[1].replace("<wbr>", "")) == [
         "platform/Deployment/metrics",
         "metrics",
         f"{grounds['cpu_short_delivered']:.2%}",
