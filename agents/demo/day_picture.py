@@ -129,6 +129,8 @@ text { font: 12px system-ui, sans-serif; fill: var(--faint); } .title { font-siz
 .use { fill: none; stroke: var(--use); } .request { fill: none; stroke: var(--request); stroke-width: 2.5; }
 .limit { fill: none; stroke: var(--limit); stroke-width: 1.5; stroke-dasharray: 6 4; }
 .kill { stroke: var(--kill); stroke-width: 3; } .resize { fill: var(--request); } .leader { fill: none; stroke: var(--faint); }
+/* on a telephone the letters are larger, and what would still be too small is left out */
+@media (max-width: 600px) { text { font-size: 20px; } .title { font-size: 24px; } .why, .leader, .command { display: none; } }
 """
 
 
@@ -231,6 +233,8 @@ class _Plot:
         step = next(s for s in (64, 128, 256, 512, 1024, 2048, 4096, 1 << 30) if self._most / _MIB / s <= 6)  # noqa: PLR2004
         levels = range(0, int(self._most / _MIB) + 1, step)
         hours = range(0, _HOURS + 1, 3)
+        # in large letters the first would stand on the 0 beside it, and the last beyond the paper
+        anchors = {0: "start", _HOURS: "end"}
         return [
             *(
                 f'<path class="grid" d="M{_LEFT} {self._y(mib * _MIB):.1f}H{_RIGHT}"/>'
@@ -239,7 +243,7 @@ class _Plot:
             ),
             f'<text x="{_LEFT - 8}" y="{_TOP - 10}" text-anchor="end">MiB</text>',
             *(
-                f'<text x="{self._x(self._begin + timedelta(hours=hour)):.1f}" y="{_BOTTOM + 18}" text-anchor="middle">'
+                f'<text x="{self._x(self._begin + timedelta(hours=hour)):.1f}" y="{_BOTTOM + 18}" text-anchor="{anchors.get(hour, "middle")}">'
                 f"{hour:02}:00</text>"
                 for hour in hours
             ),
@@ -267,16 +271,14 @@ class _Plot:
         turn = _BOTTOM + 30
         return [
             f'<path class="leader" d="M{x:.1f} {y + 5:.1f}V{turn}H{_TEXT + 4}V{turn + 18}"/>',
-            f'<text x="{_TEXT + 14}" y="{turn + 14}">$ ullage why {escape(done.decision)}</text>',
+            f'<text class="command" x="{_TEXT + 14}" y="{turn + 14}">$ ullage why {escape(done.decision)}</text>',
         ]
 
     def _key(self) -> list[str]:
-        words = (("use", "used"), ("request", "requested"), ("limit", "limit"))
-        lines = [
-            f'<path class="{name}" d="M{_LEFT + 110 * i} 43h22"/><text x="{_LEFT + 110 * i + 28}" y="47">{word}</text>'
-            for i, (name, word) in enumerate(words)
-        ]
-        kill, resize = _LEFT + 330, _LEFT + 450
+        # as far apart as the larger letters of a narrow picture need it
+        words = (("use", "used", _LEFT), ("request", "requested", _LEFT + 120), ("limit", "limit", _LEFT + 285))
+        lines = [f'<path class="{name}" d="M{x} 43h22"/><text x="{x + 28}" y="47">{word}</text>' for name, word, x in words]
+        kill, resize = _LEFT + 400, _LEFT + 545
         return [
             *lines,
             f'<path class="kill" d="M{kill} 38l10 10m0 -10l-10 10"/><text x="{kill + 18}" y="47">OOM kill</text>',

@@ -56,6 +56,25 @@ def test_each_kill_each_resize_and_each_step_is_drawn_at_its_time() -> None:
     assert [part.text for part in found["why"]] == ["a < b", "then: done"]
 
 
+def test_on_a_telephone_the_letters_are_larger_and_no_text_stands_on_another_or_beyond_the_paper() -> None:
+    root = ET.parse(Path(__file__).parents[3] / "docs/pictures/container-day.svg").getroot()  # noqa: S314  # a file of ours
+    [narrow] = re.findall(r"@media \(max-width: 600px\) \{(.*)\}\n", str(root.findtext(f"{SVG}style")))
+    letters, title = map(int, re.findall(r"font-size: (\d+)px", narrow))
+    assert min(letters, title) >= 20, "which are 8 px where the picture is 370 px wide"
+    ends: dict[str, float] = {}
+    for text in root.iter(f"{SVG}text"):
+        kind = text.get("class", "")
+        if f".{kind}," in narrow or f".{kind} {{ display: none" in narrow:
+            continue
+        # six tenths of a letter's height are more than a letter is wide
+        wide = 0.6 * (title if kind == "title" else letters) * len(text.text or "")
+        begin = float(text.attrib["x"]) - wide * {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor", ""), 0.0)
+        line = text.attrib["y"]
+        assert begin >= ends.get(line, 0.0), text.text
+        ends[line] = begin + wide
+        assert ends[line] <= 880, text.text
+
+
 @pytest.mark.slow
 def test_the_demo_draws_a_container_of_its_log_that_was_killed_and_resized(tmp_path: Path) -> None:
     day = Day(7, 1.0, 2, timedelta(minutes=1))
