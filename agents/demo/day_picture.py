@@ -243,8 +243,8 @@ class _Plot:
             ),
             f'<text x="{_LEFT - 8}" y="{_TOP - 10}" text-anchor="end">MiB</text>',
             *(
-                f'<text x="{self._x(self._begin + timedelta(hours=hour)):.1f}" y="{_BOTTOM + 18}" text-anchor="{anchors.get(hour, "middle")}">'
-                f"{hour:02}:00</text>"
+                f'<text x="{self._x(self._begin + timedelta(hours=hour)):.1f}" y="{_BOTTOM + 18}" '
+                f'text-anchor="{anchors.get(hour, "middle")}">{hour:02}:00</text>'
                 for hour in hours
             ),
         ]

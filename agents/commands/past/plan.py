@@ -21,7 +21,7 @@ from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output_table import TextForm
 from agents.why.event_descriptions import amount
-from schemas import times
+from schemas import times, units
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
@@ -113,14 +113,14 @@ def _lines(
         mine = [pod for pod in pods if pod.refused is None and pod.candidate.action is action]
         if mine:
             now = sum(not pod.objections for pod in mine)
-            yield f"  {_count(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
+            yield f"  {units.counted(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
             yield from _by_workload(mine)
     refused = [pod for pod in pods if pod.refused is not None]
     if refused:
-        yield f"  {_count(len(refused), 'pod')} left alone"
+        yield f"  {units.counted(len(refused), 'pod')} left alone"
         yield from _refused(refused)
     if unchanged:
-        yield f"  {_count(unchanged.total(), 'other pod')} {'needs' if unchanged.total() == 1 else 'need'} no change now"
+        yield f"  {units.counted(unchanged.total(), 'other pod')} {'needs' if unchanged.total() == 1 else 'need'} no change now"
         yield from (
             f"    {counted(why, number)}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
         )
@@ -143,8 +143,8 @@ def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
     for change in nodes.changes:
         when = ", planned already" if change.open else f", after 'budget': {change.waits}" if change.waits else ""
         if change.grows:
-            why = f" for {_count(change.pods, 'pod')}" if change.pods else ""
-            yield f"  group '{change.name}' from {change.before} to {_count(change.after, 'node')}{why}{when}"
+            why = f" for {units.counted(change.pods, 'pod')}" if change.pods else ""
+            yield f"  group '{change.name}' from {change.before} to {units.counted(change.after, 'node')}{why}{when}"
         else:
             yield f"  node {change.name} goes{'' if change.open else f' ({change.reason})'}{when}"
     if not nodes.changes:
@@ -168,10 +168,6 @@ def _node_object(nodes: NodeOutlook | None) -> dict[str, object]:
     return {"nodes": {"grow": grow, "remove": remove, "held": list(nodes.held)}}
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _waiting(pods: Iterable[PodOutlook]) -> Counter[str]:
     return Counter(pod.waits.guard for pod in pods if pod.waits is not None)
 
@@ -187,7 +183,7 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
     for workload, members in sorted(groups.items()):
         changed = {name: _change(amounts) for name, amounts in _by_container(members).items()}
         changes = "; ".join(f"{name} {change}" for name, change in changed.items() if change)
-        yield f"    {workload.split('/', 1)[1]}  {_count(len(members), 'pod')}: {changes}"
+        yield f"    {workload.split('/', 1)[1]}  {units.counted(len(members), 'pod')}: {changes}"
 
 
 def _by_container(pods: Iterable[PodOutlook]) -> Mapping[str, Sequence[tuple[Amounts, Amounts]]]:
@@ -206,11 +202,9 @@ def _change(amounts: Sequence[tuple[Amounts, Amounts]]) -> str:
     # pods of one workload request different amounts after a change that only some of them got
     cpu = [(before.cpu, after.cpu) for before, after in amounts if after.cpu is not None]
     memory = [(before.memory, after.memory) for before, after in amounts if after.memory is not None]
-    return ", ".join(
-        f"{name} {_span(name, changes, 0)} to {_span(name, changes, 1)}"
-        for name, changes in (("cpu", cpu), ("memory", memory))
-        if changes
-    )
+    resources = (("cpu", cpu), ("memory", memory))
+    ends = ((name, _span(name, changes, 0), _span(name, changes, 1)) for name, changes in resources if changes)
+    return ", ".join(f"{name} {now} to {then}" if now != then else f"{name} {now} as now" for name, now, then in ends)
 
 
 def _span(resource: str, changes: Sequence[tuple[float | None, float | None]], side: int) -> str:
@@ -228,8 +222,8 @@ def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
     for guard, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         reasons = Counter(member.refused.reason for member in members if member.refused is not None)
         [(reason, _)] = reasons.most_common(1)
-        more = f" (and {_count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
-        yield f"    {_count(len(members), 'pod')}: {in_words(guard, reason)}{more}"
+        more = f" (and {units.counted(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+        yield f"    {units.counted(len(members), 'pod')}: {in_words(guard, reason)}{more}"
 
 
 def _object(

@@ -1,8 +1,9 @@
 """Runs `ullage tap`: finds where to begin, selects records, and prints one text for each, for people or for programs."""
 
+import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -165,7 +166,9 @@ def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:
     if isinstance(event, MetricsScraped):
         rows = zip(event.workloads, event.pods, event.containers, event.cores, event.memory, strict=True)
         return "MetricsScraped", [f"    {w} {p} {c}: {cores:.3f} cores, {size:.0f} bytes" for w, p, c, cores, size in rows]
-    return type(event).__name__, [f"    {f.name}: {_short(getattr(event, f.name))}" for f in fields(event) if f.name != "at"]
+    values = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "at"}
+    # what has nothing in it says nothing to people; programs get all
+    return type(event).__name__, [f"    {name}: {_short(value)}" for name, value in values.items() if not _empty(value)]
 
 
 def _letter(record: Record) -> Mapping[str, object] | None:
@@ -179,8 +182,13 @@ def _letter(record: Record) -> Mapping[str, object] | None:
     return body if isinstance(body, dict) else None
 
 
+def _empty(value: object) -> bool:
+    return value is None or (isinstance(value, str | Sequence | Mapping) and not value)
+
+
 def _short(value: object) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    # with spaces, so that a long one goes on below in a narrow terminal
+    return value if isinstance(value, str) else json.dumps(orjson.loads(orjson.dumps(value, default=str)), ensure_ascii=False)
 
 
 def _heading(record: Record, kind: str) -> str:

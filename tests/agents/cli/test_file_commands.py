@@ -160,6 +160,18 @@ def test_tap_stops_at_its_limit_and_filters_by_key(played: tuple[Path, DayState]
     assert all("demo/shop/Deployment/" in line for line in headings)
 
 
+def test_tap_leaves_out_what_is_empty_and_wraps_what_is_long(
+    played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["tap", "outcomes", "--last", "3", "--config", str(played[0])]) == 0
+    said = capsys.readouterr().out
+    assert "result: " in said
+    assert not re.search(r": (null|\[\]|\{\})?$(?!\n      )", said, re.MULTILINE)
+    # an id is one word, which somebody will copy
+    assert not [line for line in said.splitlines() if len(line) > 80 and " " in line.strip()]
+
+
 def test_tap_from_the_end_shows_nothing(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["tap", "outcomes", "--from", "end", "--config", str(played[0])]) == 0
     assert capsys.readouterr().out == ""

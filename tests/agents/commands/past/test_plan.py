@@ -83,18 +83,18 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
         "cluster 'demo' is in mode shadow: nobody has set a mode; at 2026-01-01 00:10:00 UTC",
         "What would be done if its mode were apply:",
         "  3 pods resized in place: 0 at once, 3 after 'budget'",
-        "    web/Deployment/api  3 pods: app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "    web/Deployment/api  3 pods: app cpu 1000m to 200m, memory 1.00 GiB as now",
         "  2 pods restarted: 1 at once, 1 after 'tolerance'",
-        "    shop/Deployment/cart  2 pods: app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "    shop/Deployment/cart  2 pods: app cpu 1000m to 200m, memory 1.00 GiB as now",
         "  5 pods left alone",
         f"    4 pods: {in_words('mode', OFF_MODE)}",
         f"    1 pod: {in_words('replicas', 'the workload has 1 pods; fewer than 2 are left alone')}",
         "  2 other pods need no change now",
         "    2 request amounts within the recommended bounds",
         "New pods would get:",
-        "  shop/Deployment/alone  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
-        "  shop/Deployment/cart  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
-        "  web/Deployment/api  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "  shop/Deployment/alone  app cpu 1000m to 200m, memory 1.00 GiB as now",
+        "  shop/Deployment/cart  app cpu 1000m to 200m, memory 1.00 GiB as now",
+        "  web/Deployment/api  app cpu 1000m to 200m, memory 1.00 GiB as now",
     ]
     assert shop.ends() == before
 
@@ -108,7 +108,7 @@ def test_pods_of_a_workload_that_request_different_amounts_are_listed_with_the_l
     log.turn(NOW, recommended(NOW, API))
     assert log.run("plan") == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if "Deployment/api" in line)
-    assert line == "    web/Deployment/api  3 pods: app cpu 500m..2000m to 200m, memory 1.00 GiB to 1.00 GiB"
+    assert line == "    web/Deployment/api  3 pods: app cpu 500m..2000m to 200m, memory 1.00 GiB as now"
 
 
 def test_the_plan_as_json_agrees_and_names_every_pod(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
