@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from agents.logic.vertical.vertical_settings import ADAPTIVE
+from agents.processes.simulated_cluster import SimulatedConstraints
 from agents.processes.source_simulated import SimulationLoop
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.outcomes import Action, ActionFinished
@@ -151,10 +152,16 @@ class TortureCluster:
             self.cluster.deletes = DELETED
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
-        poller = SimulatedClusterPoller(
-            SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name)
-        )
-        loop = SimulationLoop(self.cluster, self.log, self.topics, poller.scrape, period=SCRAPES)
+        context = LogContext(self.log, self.topics, Codec(self.topics), self.name)
+        poller = SimulatedClusterPoller(SimulatedClient(self.cluster), context)
+        constraints = SimulatedConstraints(self.cluster, context)
+
+        def scrape(at: datetime) -> None:
+            # How many pods are wanted comes with the pods, as a source tells it: else those that never came are not missing.
+            constraints.publish(at)
+            poller.scrape(at)
+
+        loop = SimulationLoop(self.cluster, self.log, self.topics, scrape, period=SCRAPES)
         self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
 
     def told(self, instance: int) -> dict[str, object]:
