@@ -194,8 +194,7 @@ def measure(put: Put, brokers: str, containers: int = 100_000) -> None:
                 again = _counter(url, "prometheus_remote_storage_samples_retried_total")
                 put(f"{what}: restarted, samples that came again", again, "", "")
                 put(f"{what}: restarted, samples lost", lost + _refused(receiver.health), "", "0")
-                cores = rows.newest(since=started)
-                wrong = sum(abs(use / exporter.cores[_number(pod)] - 1) > 0.05 for pod, use in cores.items())
+                wrong = _wrong(exporter, rows.newest(since=started))
                 put(f"{what}: restarted, containers whose CPU is not what they use", wrong, "", "0")
                 put(f"{what}: restarted, memory", process.memory_info().rss / 2**20, "MiB", "")
                 for when, first, last in (("before", since, ended), ("meanwhile", ended, started), ("after", started, until)):
@@ -243,6 +242,12 @@ def _publish_pods(brokers: str, pods: list[str]) -> None:
                 for pod in pods[first : first + 1000]
             ]
             log.append([codec.encode(event, topic=topic, key=CLUSTER, partition=partition, source="bench") for event in events])
+
+
+def _wrong(exporter: Exporter, cores: Mapping[str, float]) -> int:
+    """How many pods are said to use another CPU than they do. Usage is told in whole millicores, rounded up."""
+    pairs = ((use, float(exporter.cores[_number(pod)])) for pod, use in cores.items())
+    return sum(abs(use - expected) > max(0.05 * expected, 0.0011) for use, expected in pairs)
 
 
 def _number(pod: str) -> int:
