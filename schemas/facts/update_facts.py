@@ -155,13 +155,17 @@ class ReplicaControllerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class PodDisruptionBudgetChanged(ObjectEvent):
-    """A budget was made or changed. `allowed`: how many of its pods may be disrupted now; a selector that is None takes none."""
+    """A budget was made or changed. `allowed`: how many of its pods may be disrupted now; a selector that is None takes none.
+
+    `unready_go`: it holds back no pod that is not ready, as with the unhealthyPodEvictionPolicy AlwaysAllow.
+    """
 
     selector: LabelQuery | None
     allowed: int = 0
     healthy: int = 0
     desired: int = 0
     expected: int = 0
+    unready_go: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | 
     # The API server asks the budgets for an eviction only; a resize that restarts a container takes a pod away as well.
     if not disrupts(candidate) or candidate.harmless or not cluster.settings.honor_disruption_budgets:
         return None
-    ready = all(container.ready for container in candidate.situation.pod.fact.containers)
+    # A sidecar that is not ready makes its pod so.
+    ready = all(container.ready for container in candidate.situation.pod.fact.running_together)
     return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.stopping, ready=ready)
 
 

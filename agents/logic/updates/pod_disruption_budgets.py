@@ -38,6 +38,7 @@ class BudgetRecord:
     healthy: int
     desired: int
     expected: int
+    unready_go: bool = False
 
     @property
     def name(self) -> str:
@@ -73,7 +74,7 @@ class PodDisruptionBudgets:
         if isinstance(event, PodDisruptionBudgetChanged):
             numbers = event.allowed, event.healthy, event.desired, event.expected
             key = f"{event.cluster}/{event.namespace}/{event.name}"
-            self.budgets.upsert(key, BudgetRecord(key, event.selector, *numbers))
+            self.budgets.upsert(key, BudgetRecord(key, event.selector, *numbers, event.unready_go))
             self._by_namespace = None
         elif isinstance(event, PodDisruptionBudgetRemoved):
             self.budgets.remove(f"{event.cluster}/{event.namespace}/{event.name}")
@@ -110,7 +111,7 @@ class PodDisruptionBudgets:
 def objection(budgets: Sequence[BudgetRecord], *, begun: Mapping[str, int], ready: bool) -> str | None:
     """Why no further pod that these select may be evicted; None while one may. `begun`: evictions planned for each, by its key.
 
-    `ready`: all containers of the pod are. Source: the eviction subresource in pkg/registry/core/pod/storage/eviction.go.
+    `ready`: the pod is. Source: the eviction subresource in pkg/registry/core/pod/storage/eviction.go.
     """
     if len(budgets) > 1:
         # The eviction subresource answers 500 for such a pod, whatever the budgets allow.
@@ -119,9 +120,12 @@ def objection(budgets: Sequence[BudgetRecord], *, begun: Mapping[str, int], read
     for budget in budgets:
         planned = begun.get(budget.key, 0)
         # A pod that is not ready counts in no budget's healthy pods, so that its eviction leaves them as many.
-        if budget.allowed > planned or (not ready and budget.healthy >= budget.desired > 0):
+        if budget.allowed > planned or (not ready and (budget.unready_go or budget.healthy >= budget.desired > 0)):
             continue
         healthy = f"{budget.healthy} of {budget.expected} pods are healthy, {budget.desired} have to be"
+        if not budget.expected:
+            why = "its status counts no pods, as that of a budget whose controller finds no scale of their owner"
+            return f"PodDisruptionBudget '{budget.name}' allows no eviction now: {why}. Its condition DisruptionAllowed says why"
         also = f", and {planned} evictions are planned" if planned else ""
         return f"PodDisruptionBudget '{budget.name}' allows no eviction now: {healthy}{also}"
     return None

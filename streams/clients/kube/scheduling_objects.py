@@ -352,10 +352,11 @@ class ConfigMapObject(msgspec.Struct, frozen=True, gc=False):
     data: dict[str, str] | None = None
 
 
-class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False):
-    """The pods that a budget protects."""
+class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The pods that a budget protects, and whether it does so while they are not ready."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class DisruptionBudgetStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -101,6 +101,7 @@ def budget(budget: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDis
         status.current_healthy,
         status.desired_healthy,
         status.expected_pods,
+        unready_go=budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
     )
 
 

@@ -143,6 +143,29 @@ def test_a_pod_that_is_not_ready_takes_nothing_from_a_budget_that_is_met() -> No
     assert evicted(look(open_stage(unready, budget(allowed=0, healthy=3, desired=4)))) == []
 
 
+def test_a_budget_that_always_lets_unready_pods_go_holds_back_only_ready_ones() -> None:
+    """VictoriaMetrics/operator#1534: both pods of a set are killed at each start, and the VPA evicts them under AlwaysAllow."""
+    unready = [ready(name, is_ready=False) for name in "ab"]
+    decided = look(open_stage(*unready, budget(allowed=0, healthy=2, desired=4, unready_go=True)))
+    assert (evicted(decided), refused(decided)["disruption-budget"][0]) == (["a", "b"], 2)
+
+
+def test_a_budget_whose_controller_counts_no_pods_is_said_to_be_such() -> None:
+    """actions-runner-controller#4493: the pods' owner has no scale. Before: "0 of 0 pods are healthy, 0 have to be"."""
+    decided = look(open_stage(budget(allowed=0, healthy=0, desired=0, expected=0)))
+    reason = (
+        "PodDisruptionBudget 'api' allows no eviction now: its status counts no pods, as that of a budget whose controller finds "
+        "no scale of their owner. Its condition DisruptionAllowed says why"
+    )
+    assert (evicted(decided), refused(decided)) == ([], {"disruption-budget": (4, reason)})
+
+
+def test_a_pod_whose_sidecar_is_not_ready_is_not_ready() -> None:
+    sidecar = ContainerSeen("proxy", sidecar=True)
+    pods = [replace(ready("a"), init_containers=(sidecar,)), replace(ready("b"), init_containers=(replace(sidecar, ready=True),))]
+    assert evicted(look(open_stage(*pods, budget(allowed=0, healthy=3, desired=3)))) == ["a"]
+
+
 def test_a_resize_in_place_asks_no_budget() -> None:
     decided = look(open_stage(budget(allowed=0), mode=UpdateMode.IN_PLACE_OR_RECREATE))
     assert len([each for each in decided if isinstance(each, ResizePlanned)]) == 4

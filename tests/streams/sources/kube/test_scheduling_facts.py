@@ -266,6 +266,16 @@ def test_a_budget_is_told_with_what_it_allows_and_when_it_is_gone() -> None:
     assert isinstance(removed, PodDisruptionBudgetRemoved)
 
 
+def test_a_budget_is_told_with_whether_it_lets_unready_pods_go() -> None:
+    scene = listed()
+    told = []
+    for policy in (None, "IfHealthyBudget", "AlwaysAllow"):
+        spec = {"selector": {}, "unhealthyPodEvictionPolicy": policy}
+        scene.see("poddisruptionbudgets", decoded(DisruptionBudgetObject, {"metadata": meta(f"b-{policy}"), "spec": spec}))
+        told.append(facts(scene)[-1].unready_go)
+    assert told == [False, False, True]
+
+
 def test_the_topic_is_vouched_for_only_when_all_of_it_is_in_sight() -> None:
     scene = KubeScene(nodes=True)
     scene.sync(*(kind for kind in ("pods", "nodes", "limitranges", "events", "verticalpodautoscalers", "replicasets")))
