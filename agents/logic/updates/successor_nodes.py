@@ -34,7 +34,7 @@ FAILED_FOR = 1_800_000
 class SuccessorRoom:
     """Cores and bytes that a node, or a new node of a group, has for pods. `what` names it in a sentence.
 
-    `takes`: it is ready and not cordoned. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
+    `takes`: it is ready and not cordoned; `ready`: it is ready, which is enough for pods of DaemonSets. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
     `failed`: when the cloud last could not start one, in milliseconds; 0 after the next one has come.
     """
 
@@ -44,6 +44,7 @@ class SuccessorRoom:
     takes: bool = True
     comes: bool = False
     failed: int = 0
+    ready: bool = True
 
     def holds(self, cpu: float, memory: float) -> bool:
         """Whether a pod that requests so much fits."""
@@ -94,7 +95,7 @@ class NodeRooms:
                 key = f"{event.cluster}/{event.node}"
                 made = any(label.startswith(_KARPENTER) for label in event.labels)
                 takes, what = event.ready and event.schedulable, f"node '{event.node}'"
-                _put(self.nodes, key, SuccessorRoom(what, size.cpu or 0.0, float(size.memory or 0), takes, made))
+                _put(self.nodes, key, SuccessorRoom(what, size.cpu or 0.0, float(size.memory or 0), takes, made, ready=event.ready))
             case NodeRemoved():
                 self.nodes.remove(f"{event.cluster}/{event.node}")
             case NodeGroupSeen(template=template):
@@ -186,6 +187,8 @@ def _nearest(cpu: float, memory: float, rooms: Sequence[SuccessorRoom]) -> Succe
 
 def may_grow(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> bool:
     """Whether a node that would come could take the pod's successor."""
+    if pod.workload.kind == DAEMON_SET:
+        return False
     return any(room.comes and room.holds(*requested(pod, planned)) for room in rooms)
 
 
@@ -238,16 +241,25 @@ class FreeRooms:
     def objection(self, pod: PodChanged, planned: PlannedRequests) -> str | None:
         """Why a pod's successor, with the planned requests, would wait for a node now; None if one has room for it."""
         wanted, now = requested(pod, planned), requested(pod, {})
+        own_node = self._nodes.get(pod.node or "")
+        # A DaemonSet's successor comes to the same node, be it cordoned, and only once the kubelet there has ended the pod.
+        daemon = pod.workload.kind == DAEMON_SET
+        if daemon and own_node is not None and not own_node.ready:
+            return f"{own_node.what} is not ready, and the pod's successor could begin on no other one"
         # A successor that asks for no more than the pod fits where the pod was.
-        if pod.node not in self._nodes or (wanted[0] <= now[0] and wanted[1] <= now[1]):
+        if own_node is None or (wanted[0] <= now[0] and wanted[1] <= now[1]):
             return None
-        # A DaemonSet's successor comes to the same node.
-        others = [] if pod.workload.kind == DAEMON_SET else self._others(pod.node)
-        own = self._own(pod.node, now)
+        others = [] if daemon else self._others(pod.node)
+        own = self._own(pod.node or "", now) if daemon or own_node.takes else None
         rooms = others if own is None else [*others, own]
         if self._unplaced or any(_holds(room, wanted) for room in rooms):
             return None
         lacks = min((_lack(room, wanted) for room in rooms), key=lambda lack: _share(lack, wanted), default=wanted)
+        if daemon:
+            return (
+                f"{own_node.what} has no room now for the pod's successor, which would request {in_words(*wanted)} there: "
+                f"{in_words(*lacks)} are missing, with what the pod itself would free. Free the node of other pods"
+            )
         return (
             f"no node has room now for the pod's successor, which would request {in_words(*wanted)}: {in_words(*lacks)} are "
             "missing on the node that has most, with what the pod itself would free. Add a node, free one, or set "
@@ -269,8 +281,8 @@ class FreeRooms:
 
     @cached_property
     def _left(self) -> dict[str, _Size]:
-        """What is left of each node that takes pods, once those that wait and successors of planned evictions have places."""
-        left = {name: (room.cpu, room.memory) for name, room in self._nodes.items() if room.takes}
+        """What is left of each node, once those that wait and successors of planned evictions have places."""
+        left = {name: (room.cpu, room.memory) for name, room in self._nodes.items()}
         # Before it is complete, because `_seat` and `evicted` below take their places in it.
         self.__dict__["_left"] = left
         waiting = list[PodChanged]()
@@ -295,7 +307,7 @@ class FreeRooms:
         """Put each where most CPU is left, as the scheduler does; those for which there is no room wait."""
         left, waiting = self._left, list[_Size]()
         for size in sizes:
-            fitting = [name for name, room in left.items() if _holds(room, size)]
+            fitting = [name for name, room in left.items() if self._nodes[name].takes and _holds(room, size)]
             if fitting:
                 name = max(fitting, key=lambda name: left[name])
                 left[name] = _less(left[name], size)
@@ -307,18 +319,15 @@ class FreeRooms:
         """The rooms of other nodes than this one that no other equals in both resources."""
         left = self._left
         if self._most is None:
-            self._most = list(_unmatched(left.values()))
+            self._most = list(_unmatched(room for name, room in left.items() if self._nodes[name].takes))
         if left.get(node or "") not in self._most:
             return self._most
-        return list(_unmatched(room for name, room in left.items() if name != node))
+        return list(_unmatched(room for name, room in left.items() if name != node and self._nodes[name].takes))
 
-    def _own(self, node: str | None, freed: _Size) -> _Size | None:
-        """What a pod's own node has once it is gone and those who wait have taken theirs; None if it takes no pods."""
-        left = self._left
-        if node not in left:
-            return None
-        own = _more(left[node], freed)
-        for size in self._waiting:
+    def _own(self, node: str, freed: _Size) -> _Size:
+        """What a pod's own node has once it is gone and those who wait have taken theirs."""
+        own = _more(self._left[node], freed)
+        for size in self._waiting if self._nodes[node].takes else ():
             own = _less(own, size) if _holds(own, size) else own
         return own
 

@@ -107,6 +107,37 @@ def full(*more: Any, target: float = 1.5, groups: Any = (), nodes: Any = None, *
     return at_once(stage, low=target, target=target, high=target)
 
 
+def daemon_evicted(room: NodeChanged, *groups: NodeGroupSeen) -> tuple[list[str], list[str]]:
+    """The pods of a DaemonSet that are evicted, and why others are not: one on this node, of 1 core that would get 1.5."""
+    containers = (ContainerSeen("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB), ready=True),)  # type: ignore[arg-type]  # units
+    agents = [pod(name, START, workload=AGENT, node=name, containers=containers) for name in ("n1", "n2")]
+    stage = open_stage(*agents, mode=RECREATE)
+    look(stage, START + MINUTE, cluster_changes=[room, node("n2", 1.2)], node_group_changes=list(groups))
+    decided = at_once(stage, low=1.5, target=1.5, high=1.5, workload=AGENT)
+    refused = [each.reason for each in decided if isinstance(each, UpdateRefused)]
+    return [each.pod.name for each in decided if isinstance(each, EvictionPlanned)], refused
+
+
+def test_a_node_that_may_come_is_no_room_for_a_pod_of_a_daemonset() -> None:
+    """gardener#15360: a larger pod of a DaemonSet comes back to its full node, where it waits or takes the place of others."""
+    evicted, [reason] = daemon_evicted(node("n1", 1.4), group())
+    assert (evicted, "100m and 0 MiB are missing" in reason) == ([], True)
+
+
+@pytest.mark.parametrize("schedulable", [True, False])
+def test_a_pod_of_a_daemonset_comes_back_to_a_cordoned_node(schedulable: bool) -> None:
+    """kubernetes#67845: such pods tolerate the cordon. Before: "no node has room now", whatever the node had."""
+    assert daemon_evicted(replace(node("n1", 1.6), schedulable=schedulable))[0] == ["n1"]
+    evicted, reasons = daemon_evicted(replace(node("n1", 1.4), schedulable=schedulable))
+    assert (evicted, ["100m and 0 MiB are missing" in reason for reason in reasons]) == ([], [True])
+
+
+def test_a_pod_of_a_daemonset_stays_on_a_node_that_is_not_ready_and_the_sentence_says_so() -> None:
+    """kubernetes#70184: its successor could not begin while the node is down."""
+    evicted, [reason] = daemon_evicted(replace(node("n1", 1.6), ready=False))
+    assert (evicted, "node 'n1' is not ready" in reason) == ([], True)
+
+
 def test_nobody_is_evicted_in_a_full_cluster_whose_successor_would_wait() -> None:
     [refused] = full()
     assert (type(refused), refused.guard, refused.pods) == (UpdateRefused, "node", 3)
