@@ -183,28 +183,32 @@ def accepted(pod: QuotaPod, wanted: Sequence[SetAmounts], rules: Callable[[bool]
     rounded = [(_one_more(requests), _one_more(limits)) for requests, limits in wanted]
     if worse(pod, _with(pod, rounded, all_of_it), namespace_rules) is None:
         return Accepted(tuple(rounded), {})
-    shares, held = {}, {}
+    held: dict[str, str] = {}
+    # Both go together first: a quota may demand that a pod with one of them states the other, too.
+    both, _ = _share(pod, wanted, {CPU: 0, MEMORY: 0}, (CPU, MEMORY), namespace_rules)
+    shares = {CPU: both, MEMORY: both}
     for resource in (CPU, MEMORY):
-        shares[resource], why = _share(pod, wanted, resource, namespace_rules)
+        shares[resource], why = _share(pod, wanted, shares, (resource,), namespace_rules)
         if why is not None:
             held[resource] = f"{resource} {PARTLY if shares[resource] else 'is left as it is'}: {why}"
-    # Each share was judged by itself. Together they may still be refused.
-    fault = worse(pod, _with(pod, wanted, shares), namespace_rules)
-    if fault is not None:
-        shares = dict.fromkeys(shares, 0)
-        held = {resource: f"{resource} is left as it is: {fault}" for resource in shares}
     return Accepted(tuple(_parts(pod, wanted, shares)), held)
 
 
-def _share(pod: QuotaPod, wanted: Sequence[SetAmounts], resource: str, rules: Rules) -> tuple[int, str | None]:
-    """How many 64ths of the way a resource can go by itself, and why no further."""
-    fault = worse(pod, _with(pod, wanted, {resource: _WHOLE}), rules)
+def _share(
+    pod: QuotaPod, wanted: Sequence[SetAmounts], shares: Mapping[str, int], further: Sequence[str], rules: Rules
+) -> tuple[int, str | None]:
+    """How many 64ths of the way these resources can go from accepted `shares` of all, and why no further."""
+
+    def refusal(share: int) -> str | None:
+        return worse(pod, _with(pod, wanted, {**shares, **dict.fromkeys(further, share)}), rules)
+
+    fault = refusal(_WHOLE)
     if fault is None:
         return _WHOLE, None
-    low, high = 0, _WHOLE
+    low, high = shares[further[0]], _WHOLE
     while high - low > 1:
         middle = (low + high) // 2
-        refused = worse(pod, _with(pod, wanted, {resource: middle}), rules)
+        refused = refusal(middle)
         if refused is None:
             low = middle
         else:

@@ -11,6 +11,7 @@ from agents.logic.admission.admission_report import AdmissionPatch
 from agents.logic.admission.vpa_manifest import AdmissionSettings
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
+from schemas import exact_quantity
 from schemas.facts.update_facts import QuotaScope, ResourceQuotaChanged
 from tests.support.admission_manifests import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
 from tests.support.examples import AT
@@ -156,3 +157,24 @@ def test_shares_of_a_limit_range_on_pods_are_a_byte_more_where_they_would_be_sho
     ranges = bounded_by([limit_range(type="Pod", min={"memory": "100"})])
     found = patched(manifest, vpa(*(advice(name, target={"memory": "10"}) for name in ("c", "d", "e"))), Rules(ranges))
     assert [each["requests"]["memory"] for each in resources(manifest, found)] == ["34", "34", "34"]
+
+
+MUST_STATE = [
+    ({"requests.cpu": "300m"}, {"cpu": "300m", "memory": "400Mi"}),
+    ({"requests.cpu": "250m", "requests.memory": "10Gi"}, {"cpu": "250m", "memory": "400Mi"}),
+    ({"requests.cpu": "1", "requests.memory": "100Mi"}, {"cpu": "500m", "memory": "100Mi"}),
+    ({"requests.cpu": "0", "requests.memory": "10Gi"}, {}),
+]
+
+
+@pytest.mark.parametrize(("hard", "expected"), MUST_STATE)
+def test_a_pod_without_amounts_gets_both_resources_where_a_quota_demands_one_beside_the_other(hard: Json, expected: Json) -> None:
+    """kubernetes#26969: with amounts it leaves the scope BestEffort. Each resource alone was refused for want of the other."""
+    found = patched(
+        pod(container()), vpa(advice(target=LARGE)), Rules(quotas=[quota(hard, None, QuotaScope("NotBestEffort"))])
+    )
+    given_requests = resources(pod(container()), found)[0].get("requests", {})
+    assert given_requests.keys() == expected.keys()
+    for name, most in expected.items():
+        asked, bound = (exact_quantity.parse(text).nano for text in (given_requests[name], most))
+        assert 0.97 * bound <= asked <= bound
