@@ -46,6 +46,9 @@ def new_pod_amounts(updater: Updater, cluster: str) -> Iterator[NewPodAmounts]:
     newest: dict[str, PodRecord] = {}
     for pod in updater.clusters.pods.values():
         key, newest_record = pod.fact.workload.key, newest.get(pod.fact.workload.key)
+        # a pod without a controller has no template, and the webhook leaves it as it is
+        if pod.fact.workload.kind == "Pod":
+            continue
         # the newest pod shows best what the owner's template says now
         if pod.fact.workload.cluster == cluster and (newest_record is None or pod.fact.created > newest_record.fact.created):
             newest[key] = pod

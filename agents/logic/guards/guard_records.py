@@ -59,7 +59,10 @@ GUARDS: tuple[GuardRecord, ...] = (
     GuardRecord("refused", "change what the answer names", keeps_loops=True, stops=True, caps="refused"),
     GuardRecord("cool-down", "updates.cool_down says how long", passes=True, bounds_disruption=True),
     GuardRecord(
-        "replicas", "more replicas, a lower minReplicas, or a mode that resizes in place", keeps_loops=True, caps="replicas"
+        "replicas",
+        "a controller with more replicas, a lower minReplicas, or a mode that resizes in place",
+        keeps_loops=True,
+        caps="replicas",
     ),
     GuardRecord("tolerance", "updates.eviction_tolerance says how many", passes=True, bounds_disruption=True),
     GuardRecord("node", "add a larger node, or room on the nodes", keeps_loops=True, caps="node"),

@@ -326,6 +326,19 @@ def test_a_new_pod_begins_with_what_its_owner_asks_for_and_not_with_our_figure(
     assert (found["from"]["cpu"], found["to"]["cpu"]) == (0.8, 0.2)
 
 
+def test_a_pod_without_a_controller_is_promised_nothing_for_a_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """autoscaler#3986 asks for evictions of single pods. Before: "New pods would get" for one that the webhook leaves alone."""
+    bare = Workload("demo", "web", "Pod", "alone")
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    policy = VerticalPolicyChanged(when(START), "*", "1", UpdateMode.RECREATE)
+    log.turn(START, policy, pod("alone", START, workload=bare, controller=""), *pods_of(API, 2, 1.0))
+    log.turn(NOW, recommended(NOW, API), recommended(NOW, bare))
+    assert [each["workload"] for each in planned(log, capsys)["new_pods"]] == [API.key]
+    assert log.run("why-not", "alone") == 0
+    reason = "no controller would make the pod anew; a controller with more replicas, a lower minReplicas, or a mode that"
+    assert reason in " ".join(capsys.readouterr().out.split())
+
+
 def test_why_not_names_the_pause_of_a_workload_whose_patched_pods_do_not_come(
     shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
