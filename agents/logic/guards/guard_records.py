@@ -60,7 +60,7 @@ GUARDS: tuple[GuardRecord, ...] = (
     GuardRecord("cool-down", "updates.cool_down says how long", passes=True, bounds_disruption=True),
     GuardRecord(
         "replicas",
-        "a controller with more replicas, a lower minReplicas, or a mode that resizes in place",
+        "a controller with more replicas, a lower minReplicas, or, where it needs more, a mode that resizes in place",
         keeps_loops=True,
         caps="replicas",
     ),

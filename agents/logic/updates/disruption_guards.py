@@ -28,7 +28,7 @@ def serves_nobody(candidate: Candidate, cluster: ClusterSituation) -> bool:
 
 def replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     """What keeps a pod because too few of its controller are there."""
-    if candidate.harmless:
+    if candidate.harmless or candidate.raises:
         return None
     counts = _counts(candidate, cluster)
     if candidate.situation.workload.split("/")[2] == "Pod":

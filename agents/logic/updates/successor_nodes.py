@@ -34,8 +34,9 @@ FAILED_FOR = 1_800_000
 class SuccessorRoom:
     """Cores and bytes that a node, or a new node of a group, has for pods. `what` names it in a sentence.
 
-    `takes`: it is ready and not cordoned; `ready`: it is ready, which is enough for pods of DaemonSets. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
-    `failed`: when the cloud last could not start one, in milliseconds; 0 after the next one has come.
+    `takes`: it is ready and not cordoned. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
+    `failed`: when the cloud last could not start one, in milliseconds; 0 after the next one has come. `ready`: its kubelet
+    answers, which is enough for pods of DaemonSets.
     """
 
     what: str
@@ -95,7 +96,8 @@ class NodeRooms:
                 key = f"{event.cluster}/{event.node}"
                 made = any(label.startswith(_KARPENTER) for label in event.labels)
                 takes, what = event.ready and event.schedulable, f"node '{event.node}'"
-                _put(self.nodes, key, SuccessorRoom(what, size.cpu or 0.0, float(size.memory or 0), takes, made, ready=event.ready))
+                cpu, memory = size.cpu or 0.0, float(size.memory or 0)
+                _put(self.nodes, key, SuccessorRoom(what, cpu, memory, takes, made, ready=event.ready))
             case NodeRemoved():
                 self.nodes.remove(f"{event.cluster}/{event.node}")
             case NodeGroupSeen(template=template):

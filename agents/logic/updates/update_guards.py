@@ -169,6 +169,10 @@ def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _acceptance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    kind, _, node = candidate.situation.pod.fact.controller.partition("/")
+    if kind == "Node":
+        # ValidatePodResize in Kubernetes' pkg/apis/core/validation; the kubelet makes an evicted one anew from the same manifest.
+        return f"it is a static pod, which can be neither evicted nor resized: its manifest on node '{node}' has its amounts"
     return api_refusals.of_amounts(candidate, cluster.constraints.ranges_of(candidate.situation.workload))
 
 

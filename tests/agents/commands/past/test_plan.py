@@ -335,7 +335,7 @@ def test_a_pod_without_a_controller_is_promised_nothing_for_a_new_one(tmp_path: 
     log.turn(NOW, recommended(NOW, API), recommended(NOW, bare))
     assert [each["workload"] for each in planned(log, capsys)["new_pods"]] == [API.key]
     assert log.run("why-not", "alone") == 0
-    reason = "no controller would make the pod anew; a controller with more replicas, a lower minReplicas, or a mode that"
+    reason = "no controller would make the pod anew; a controller with more replicas, a lower minReplicas, or, where"
     assert reason in " ".join(capsys.readouterr().out.split())
 
 

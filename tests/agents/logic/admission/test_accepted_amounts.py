@@ -170,9 +170,7 @@ MUST_STATE = [
 @pytest.mark.parametrize(("hard", "expected"), MUST_STATE)
 def test_a_pod_without_amounts_gets_both_resources_where_a_quota_demands_one_beside_the_other(hard: Json, expected: Json) -> None:
     """kubernetes#26969: with amounts it leaves the scope BestEffort. Each resource alone was refused for want of the other."""
-    found = patched(
-        pod(container()), vpa(advice(target=LARGE)), Rules(quotas=[quota(hard, None, QuotaScope("NotBestEffort"))])
-    )
+    found = patched(pod(container()), vpa(advice(target=LARGE)), Rules(quotas=[quota(hard, None, QuotaScope("NotBestEffort"))]))
     given_requests = resources(pod(container()), found)[0].get("requests", {})
     assert given_requests.keys() == expected.keys()
     for name, most in expected.items():

@@ -19,7 +19,14 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode, StageRulesChanged, rules_version
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
-from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import (
+    ContainerMode,
+    ContainerPolicy,
+    ControlledValues,
+    GuardOverrides,
+    UpdateMode,
+    VerticalPolicyChanged,
+)
 from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, vpa, when
 
 Json = dict[str, Any]
@@ -574,6 +581,35 @@ def test_guard_protected() -> None:
     assert only_guard(look(open_stage(*pods), recommendations_by_cluster=[recommend(LATER, dns)])) == "protected"
     allowed = open_stage(*pods, protected_namespaces="kube-node-lease, other-*")
     assert isinstance(look(allowed, recommendations_by_cluster=[recommend(LATER, dns)])[0], ResizePlanned)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Pod"])
+@pytest.mark.parametrize("least", [None, 2])
+def test_a_single_pod_gets_more_in_place_where_nothing_stops_for_it(kind: str, least: int | None) -> None:
+    """autoscaler#8720: minReplicas keeps the only pod from evictions, and kept it from resizes, too."""
+    only = Workload("demo", "web", kind, "db")
+    for restarts_on, mode, target, planned in [
+        ((), UpdateMode.IN_PLACE, 3.0, True),
+        (("cpu",), UpdateMode.IN_PLACE, 3.0, False),
+        ((), UpdateMode.IN_PLACE, 0.2, False),
+        ((), UpdateMode.RECREATE, 3.0, False),
+    ]:
+        app = ContainerSeen("app", Amounts(1.0, GIB), restarts_on=restarts_on)  # type: ignore[arg-type]  # units
+        governing = VerticalPolicyChanged(when(START), "*", "2", mode, guards=GuardOverrides(min_replicas=least))
+        stage = open_stage(pod("a", START, workload=only, containers=(app,)), mode=mode)
+        look(stage, START + MINUTE, policies=[governing])
+        decided = at_once(stage, workload=only, low=target, target=target, high=target)
+        assert any(isinstance(each, ResizePlanned) for each in decided) is planned
+        assert planned or only_guard(decided) == "replicas"
+
+
+def test_a_static_pod_is_changed_in_no_way() -> None:
+    """autoscaler#7378: a VPA that selects them. The API server answers "static pods cannot be resized"."""
+    static = Workload("demo", "web", "Pod", "proxy-n1")
+    stage = open_stage(pod("proxy-n1", START, workload=static, controller="Node/n1"), mode=UpdateMode.IN_PLACE)
+    [refused] = at_once(stage, workload=static, low=3.0, target=3.0, high=3.0)
+    reason = "it is a static pod, which can be neither evicted nor resized: its manifest on node 'n1' has its amounts"
+    assert (refused.guard, refused.reason) == ("acceptance", reason)
 
 
 OPTED_OUT = "karpenter.sh/do-not-disrupt=true"
