@@ -69,6 +69,18 @@ workloads:
 - {name: shop/db, kind: StatefulSet, replicas: 4, load: {shape: leak, cores: 0.1, memory: 900, per_hour: 0},
    requests: {cpu: 200m, memory: 300Mi}, limits: {memory: 300Mi}}
 """
+EVERYWHERE = """
+length: 20m
+budget: 0.5
+mode: Recreate
+settings: {updates.warm_up: 300}
+nodes: {count: 4, cpu: 8, memory: 16Gi}
+workloads:
+- {name: infra/agent, kind: DaemonSet, replicas: 4, load: {shape: leak, cores: 0.1, memory: 900, per_hour: 0},
+   requests: {cpu: 200m, memory: 300Mi}, limits: {memory: 300Mi}}
+- {name: shop/roll, kind: Rollout, replicas: 4, load: {shape: leak, cores: 0.1, memory: 900, per_hour: 0},
+   requests: {cpu: 200m, memory: 300Mi}, limits: {memory: 300Mi}}
+"""
 DEFAULTS = """
 length: 1h
 budget: 0.5
@@ -117,6 +129,18 @@ def test_a_small_request_beside_a_large_limit_is_raised_in_place(tmp_path: Path)
     assert web > 0.9
     assert api > 1400 << 20
     assert max(Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled)).values()) <= 3
+
+
+def test_pods_of_a_daemonset_and_of_a_rollout_that_are_all_killed_get_more(tmp_path: Path) -> None:
+    """autoscaler#10141: none of its pods is ready, which the updater takes for none wanted. argo-rollouts#1801: none changed."""
+    events = play(tmp_path, EVERYWHERE)
+    kills = Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled))
+    assert max(kills.values()) <= 2
+    last = {event.pod.uid: event for event in events if isinstance(event, PodChanged)}
+    gone = {event.pod.uid for event in events if isinstance(event, PodDeleted)}
+    amounts = [event.containers[0].requests.memory or 0 for uid, event in last.items() if uid not in gone]
+    assert len(amounts) == 8
+    assert min(amounts) > 900 << 20
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])

@@ -103,9 +103,11 @@ def test_a_policy_that_wants_less_than_a_limit_range_allows_stops_at_the_bound()
     assert given["requests"]["memory"] == "100Mi"
 
 
-def test_a_ratio_of_limit_to_request_is_kept() -> None:
+@pytest.mark.parametrize("kind", ["Container", "Pod"])
+def test_a_ratio_of_limit_to_request_is_kept(kind: str) -> None:
+    """autoscaler#1812: requests are lowered, limits stay, and pods are refused."""
     manifest = pod(container(requests={"cpu": "100m"}, limits={"cpu": "200m"}))
-    ranges = bounded_by([limit_range(maxLimitRequestRatio={"cpu": "2"})])
+    ranges = bounded_by([limit_range(type=kind, maxLimitRequestRatio={"cpu": "2"})])
     governor = vpa(advice(target={"cpu": "10m"}), resourcePolicy=policy(controlledValues="RequestsOnly"))
     found = patched(manifest, governor, Rules(ranges))
     assert resources(manifest, found)[0]["requests"] == {"cpu": "100m"}
