@@ -138,7 +138,7 @@ def test_what_a_container_did_not_request_is_not_promised_back(tmp_path: Path, c
     log.turn(NOW + 2 * MINUTE)
     assert log.run("plan") == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if "web/Deployment/api" in line]
-    assert line.endswith(": app cpu 200m to 1000m, memory 1.00 GiB to 1.00 GiB; half cpu 200m to 1000m")
+    assert line.endswith(": app cpu 200m to 1000m, memory 1.00 GiB as now; half cpu 200m to 1000m")
 
 
 @pytest.mark.parametrize(
