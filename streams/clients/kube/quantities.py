@@ -6,8 +6,7 @@ that a status that we write reads like upstream's.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -29,6 +28,7 @@ def parse(quantity: str) -> float:
     return float(exact(quantity))
 
 
+@lru_cache(maxsize=1 << 14)  # the pods of a rollout, and what each of them shows, say the same again and again
 def exact(quantity: str) -> Fraction:
     """A quantity as an exact number. Raises ValueError for text that is none, or is far beyond any real amount."""
     if len(quantity) > _LONGEST:
@@ -45,19 +45,21 @@ def exact(quantity: str) -> Fraction:
     return number
 
 
-def read_amounts(quantities: Mapping[str, str]) -> Amounts:
-    """CPU and memory of a `requests`, `limits` or `usage` object. Raises ValueError that names the resource, too."""
+def read_amounts(quantities: Mapping[str, str], whole: Callable[[Fraction], int] = math.ceil) -> Amounts:
+    """CPU and memory of a `requests`, `limits` or `usage` object. Raises ValueError that names the resource, too.
+
+    A cluster keeps `whole` bytes, and fewer than are asked for would not be enough.
+    """
     cpu, memory = (_exact_or_none(quantities, name) for name in ("cpu", "memory"))
     return Amounts(
         cpu=None if cpu is None else Cores(float(cpu)),
-        memory=None if memory is None else Bytes(math.ceil(memory)),  # a cluster keeps whole bytes; less would not be enough
+        memory=None if memory is None else Bytes(whole(memory)),
     )
 
 
 def read_most(quantities: Mapping[str, str]) -> Amounts:
     """The same of what amounts may be at most, such as limits: whole bytes within it, as `1.3Gi` is no whole number of them."""
-    memory = _exact_or_none(quantities, "memory")
-    return replace(read_amounts(quantities), memory=None if memory is None else Bytes(math.floor(memory)))
+    return read_amounts(quantities, math.floor)
 
 
 def _exact_or_none(quantities: Mapping[str, str], name: str) -> Fraction | None:
