@@ -20,7 +20,7 @@ from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unchanged
-from streams.simulated import kubelet, pod_admission, scheduler
+from streams.simulated import pod_admission, scheduler
 from streams.simulated.cluster_nodes import ClusterNodes
 from streams.simulated.cluster_spec import SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, daylight
 from streams.simulated.kubelet import STEP, WINDOW, SimulatedPod, describe_pod, describe_usage, new_container
@@ -269,7 +269,7 @@ class SimulatedCluster:
             self._coming[_key(deployment)] = missing
             if missing > 0 and self._back_off.may_try(_key(deployment), self._now):
                 # all() stops at the first refusal, as a ReplicaSet's slow start does
-                all(self._try_create(deployment, ordinal=ordinal) for ordinal in kubelet.ordinals(deployment, mine, missing))
+                all(self._try_create(deployment, ordinal=place) for place in pod_admission.ordinals(deployment, mine, missing))
             elif missing <= 0:
                 self._back_off.made(_key(deployment))
             if missing < 0:

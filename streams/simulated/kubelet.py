@@ -230,18 +230,6 @@ class SimulatedPod:
         self.resize = ResizeState.NONE
 
 
-def ordinals(deployment: SimulatedDeployment, pods: Iterable[SimulatedPod], missing: int) -> list[int]:
-    """The places of the next pods of a controller, of which so many are missing: all at once, those of a StatefulSet in turn.
-
-    Its next pod comes once all before it are ready (OrderedReady). Places of others do not matter.
-    """
-    if deployment.kind != "StatefulSet":
-        return [0] * missing
-    ready = {pod.ordinal: pod.ready for pod in pods}
-    place = next(number for number in range(len(ready) + 1) if number not in ready)
-    return [place] if all(ready[number] for number in range(place)) else []
-
-
 def total(containers: Iterable[Amounts], init: Iterable[tuple[Amounts, bool]] = (), own: Amounts = _NOTHING) -> dict[str, int]:
     """What a pod asks for in whole millicores and bytes, so that sums compare exactly; unset amounts are not there.
 

@@ -4,8 +4,8 @@ The rules, their order and the words of the answers are the real ones, for CPU, 
 pkg/apis/core/validation/validation.go, plugin/pkg/admission/limitranger/admission.go, and in k8s.io/apiserver
 pkg/admission/plugin/resourcequota/controller.go. Amounts are whole millicores and bytes.
 
-A ReplicaSet whose pod is refused tries again: one pod at a time, less and less often, until one comes. Source: Kubernetes'
-pkg/controller/replicaset/replica_set.go.
+A ReplicaSet whose pod is refused tries again: one pod at a time, less and less often, until one comes; a StatefulSet makes its
+pods in turn. Sources: Kubernetes' pkg/controller/replicaset/replica_set.go, pkg/controller/statefulset/stateful_set_control.go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.quantities import merged, settled
 from streams.clients.kube.refusals import BUDGET_CAUSE
+from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.kubelet import SimulatedPod, total, whole
 
 
@@ -338,6 +339,18 @@ def _exceeds(requests: Amounts, most: Amounts) -> bool:
         return True
     pairs = (requests.cpu, most.cpu), (requests.memory, most.memory)
     return any(bound is not None and (request or 0) > bound for request, bound in pairs)
+
+
+def ordinals(deployment: SimulatedDeployment, pods: Iterable[SimulatedPod], missing: int) -> list[int]:
+    """The places of the next pods of a controller, of which so many are missing: all at once, those of a StatefulSet in turn.
+
+    Its next pod comes once all before it are ready (OrderedReady). Places of others do not matter.
+    """
+    if deployment.kind != "StatefulSet":
+        return [0] * missing
+    ready = {pod.ordinal: pod.ready for pod in pods}
+    place = next(number for number in range(len(ready) + 1) if number not in ready)
+    return [place] if all(ready[number] for number in range(place)) else []
 
 
 FIRST, MOST = 20, 1000

@@ -183,7 +183,7 @@ def _letter(record: Record) -> Mapping[str, object] | None:
 
 
 def _empty(value: object) -> bool:
-    return value is None or (isinstance(value, str | Sequence | Mapping) and not value)
+    return value is None or (isinstance(value, Sequence | Mapping) and not value)
 
 
 def _short(value: object) -> str:

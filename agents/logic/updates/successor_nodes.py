@@ -305,11 +305,16 @@ class FreeRooms:
             self.evicted(pod, planned)
         return left
 
+    @cached_property
+    def _taking(self) -> list[str]:
+        """The nodes that take pods of others than DaemonSets."""
+        return [name for name, room in self._nodes.items() if room.takes]
+
     def _seat(self, sizes: Iterable[_Size]) -> None:
         """Put each where most CPU is left, as the scheduler does; those for which there is no room wait."""
         left, waiting = self._left, list[_Size]()
         for size in sizes:
-            fitting = [name for name, room in left.items() if self._nodes[name].takes and _holds(room, size)]
+            fitting = [name for name in self._taking if _holds(left[name], size)]
             if fitting:
                 name = max(fitting, key=lambda name: left[name])
                 left[name] = _less(left[name], size)
@@ -321,10 +326,10 @@ class FreeRooms:
         """The rooms of other nodes than this one that no other equals in both resources."""
         left = self._left
         if self._most is None:
-            self._most = list(_unmatched(room for name, room in left.items() if self._nodes[name].takes))
+            self._most = list(_unmatched(left[name] for name in self._taking))
         if left.get(node or "") not in self._most:
             return self._most
-        return list(_unmatched(room for name, room in left.items() if name != node and self._nodes[name].takes))
+        return list(_unmatched(left[name] for name in self._taking if name != node))
 
     def _own(self, node: str, freed: _Size) -> _Size:
         """What a pod's own node has once it is gone and those who wait have taken theirs."""
