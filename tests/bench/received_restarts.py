@@ -8,7 +8,6 @@ and the topic is compared with what was scraped, by container and time.
 import argparse
 import json
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from streams.log_range import Cursor
 from streams.topics import Topics
 from tests.bench.received_usage import STEP, fleet_labels
 from tests.controlplane import prometheus_package
+from tests.controlplane.plane import free_ports
 from tests.support.usage_senders import CPU, MEMORY
 from tests.torture import kafka_topics
 
@@ -149,14 +149,10 @@ def measure(put: Put, brokers: str, containers: int = 100_000) -> None:
     exporter = Exporter(containers)
     kafka_topics.create(brokers, TOPICS)
     _publish_pods(brokers, exporter.pods)
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        ports = one.getsockname()[1], other.getsockname()[1]
     what = f"remote-write from a Prometheus, {containers:,} containers each {STEP} s"
     with tempfile.TemporaryDirectory(prefix="ullage-received-") as named, exporter.serving() as pages:
         folder = Path(named)
-        receiver = Receiver(brokers, folder, *ports)
+        receiver = Receiver(brokers, folder, *free_ports(2))
         process = receiver.start()
         config = {
             "global": {"scrape_interval": f"{STEP}s", "scrape_timeout": f"{STEP - 1}s"},
