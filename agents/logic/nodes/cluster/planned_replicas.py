@@ -24,7 +24,7 @@ from agents.logic.resources.resource_lists import Container
 from schemas import exact_quantity, times
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.facts.update_facts import ResourceQuotaChanged
-from schemas.names import Place
+from schemas.names import Place, Workload
 from schemas.pod_requests import CPU
 
 TOPIC = "replica-plans-by-cluster"
@@ -94,10 +94,10 @@ def pods(
     places: dict[str, Place] = {}
     # Those that miss the fewest first, so that one workload cannot take the room of all others.
     for lacking, key, shape in sorted(missing):
-        nature, (_, namespace, _, name) = new_nature(index, shape), key.split("/")
-        lacking, _ = quotas.allowed(namespace, successors.get(nature, nature), lacking)  # noqa: PLW2901  # the same, bounded
+        nature, workload = new_nature(index, shape), Workload.parse(key)
+        lacking, _ = quotas.allowed(workload.namespace, successors.get(nature, nature), lacking)  # noqa: PLW2901  # the same, bounded
         mine = [
-            SchedulablePod(f"{name} (planned {number + 1})", nature, "Pending", planned[key].since)
+            SchedulablePod(f"{workload.name} (planned {number + 1})", nature, "Pending", planned[key].since)
             for number in range(min(lacking, most - len(planned_pods)))
         ]
         places.update({pod.key: planned[key].place for pod in mine})
