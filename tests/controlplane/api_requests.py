@@ -27,12 +27,17 @@ class Refused(Exception):
         self.code, self.status = code, status
 
 
-def wait_for(condition: Callable[[], T | None], *, timeout: float = PATIENCE, what: str = "") -> T:
-    """What `condition` gives as soon as it is true. Raises TimeoutError with `what`, or else the condition's name."""
+def wait_for(
+    condition: Callable[[], T | None], *, timeout: float = PATIENCE, what: str = "", instead: Callable[[], object] = str
+) -> T:
+    """What `condition` gives as soon as it is true. Raises TimeoutError with `what`, or else the condition's name, and what
+    there is `instead` then.
+    """
     until = time.monotonic() + SLOWER * timeout
     while not (found := condition()):
         if time.monotonic() > until:
-            raise TimeoutError(f"after {SLOWER * timeout:.0f} s still not: {what or getattr(condition, '__name__', condition)}")
+            awaited = what or getattr(condition, "__name__", condition)
+            raise TimeoutError(f"after {SLOWER * timeout:.0f} s still not: {awaited} {instead()}")
         time.sleep(0.05)
     return found
 

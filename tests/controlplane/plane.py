@@ -24,11 +24,13 @@ from tests.controlplane.api_audit import Change
 from tests.controlplane.api_requests import Asking, wait_for
 from tests.controlplane.flags import HOST, Place
 from tests.controlplane.program import PlaneError, Program
+from tests.controlplane.world import World
 
 ROOT = Path(__file__).resolve().parents[2] / ".run" / "controlplane"
 """Every plane of this checkout lies below this folder, so that its processes are known by their command lines."""
 _START_WAIT = 90.0
 _STOP_WAIT = 3.0
+_FIRST_POD = 10.0
 _PORTS = range(20_000, 32_000)
 _WORKERS = 12
 """Processes of pytest that may choose among different ports."""
@@ -97,10 +99,21 @@ class Plane:
         self.apiserver.kill() if kill else self.apiserver.stop_within(_STOP_WAIT)
 
     def start_apiserver(self) -> None:
-        """Again, on the same port and data; all is as before when this returns."""
+        """Again, on the same port and data; all is as before when this returns: a new Deployment's pod has run."""
         self.apiserver.start()
         self.apiserver.wait_ready(_START_WAIT)
         self._start_others()
+        world = World(self.ask)
+        try:
+            world.deployment("first", timeout=_FIRST_POD)
+        except TimeoutError:
+            # Each of the three says that it is well before it has seen anything, and kwok 0.8.0 may end later, too.
+            for program in self._others:
+                program.kill()
+            self._start_others()
+            world.running("first", 1)
+        finally:
+            world.close()
 
     @contextmanager
     def down(self, *, kill: bool = False) -> Iterator[None]:
