@@ -19,6 +19,7 @@ from agents.demo.demo_settings import Day, OperatorsPause, opening
 from agents.processes.child_processes import ChildProcess, ChildProcesses
 from agents.run.stage_topics import stage_names
 from agents.settings import loading
+from schemas.units import counted
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
 from streams.errors import UllageError
@@ -60,7 +61,7 @@ class KafkaDay:
             self._make_topics()
             watcher = LogWatcher(self.log, self.day.topics)
             who = "the shop, the consumers" if self.trace is None else "the trace"
-            report(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
+            report(f"starting {who} and {counted(self.workers, 'worker')} (their logs are in {self.children.folder})")
             self._start_shop() if self.trace is None else self._start_trace(self.trace)
             yield from self._watched(watcher, for_ever)
         finally:

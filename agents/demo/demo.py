@@ -28,6 +28,7 @@ from agents.settings.all_settings import Settings
 from agents.telemetry import logging_setup
 from agents.terminal.output import note
 from agents.why import explanation, explanation_lines
+from schemas.units import counted
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
@@ -167,7 +168,7 @@ def _on_kafka(wanted: DemoOptions, out: Console, folder: Path, brokers: str, sta
     states = playing.played(lambda line: out.print(f"{line} ...", style="dim", highlight=False), for_ever=wanted.forever)
     # called before the log's own: the processes stop while their log is open
     stack.callback(states.close)
-    state = _shown(wanted, out, states, f"Kafka at {brokers}, {wanted.workers} workers")
+    state = _shown(wanted, out, states, f"Kafka at {brokers}, {counted(wanted.workers, 'worker')}")
     _end(wanted, out, folder, playing.log, (state, playing.settings))
 
 

@@ -112,7 +112,7 @@ def kills_and_restarts(kills: int, restarts: int) -> str:
         why = "a killed container waits before it is started again, or its pod was replaced meanwhile"
     else:
         return ""
-    return f"{kills} kills and {restarts} restarts: {why}"
+    return f"{counted(kills, 'kill')} and {counted(restarts, 'restart')}: {why}"
 
 
 def change(before: Amounts, after: Amounts) -> str:

@@ -24,7 +24,7 @@ from agents.terminal.output_table import TextForm
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import VerticalPolicyChanged
-from schemas.units import Fraction
+from schemas.units import Fraction, counted
 from streams.errors import BadInput
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -112,7 +112,7 @@ def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:
     if state.done[Action.PATCH]:
         yield f"{state.done[Action.PATCH]} new pods given other requests"
     if state.done[Action.SCALE]:
-        yield f"scaled {state.done[Action.SCALE]} times"
+        yield f"scaled {counted(state.done[Action.SCALE], 'time')}"
     for name, value in _nodes(state).items():
         yield f"{name.replace('_', ' ')}: {value}"
     for kind, count in sorted(state.decided.items()):

@@ -19,6 +19,7 @@ from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import StageRulesChanged
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
+from schemas.units import counted
 from streams import truncated_topics
 from streams.log_context import LogContext
 
@@ -97,7 +98,7 @@ def _workload(query: str, mentioning: Mentioning, decode: Decode, *, lost: str) 
         return None
     # Several workloads may be called so; the largest is the likeliest to be meant.
     [(key, count), *_] = pods_by_workload.most_common()
-    pods_of = f"{count} {'pod' if count == 1 else 'pods'}"
+    pods_of = counted(count, "pod")
     if lost:
         return f"no recommendation for '{key}' is kept, which has {pods_of}; {lost}"
     return (

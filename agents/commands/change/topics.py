@@ -18,6 +18,7 @@ from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, note, sentence
 from agents.terminal.output_table import TextForm
+from schemas.units import counted
 from streams import compacted_copy
 from streams.admin import async_api, kafka_users, topic_admin
 from streams.compacted_copy import COPIES
@@ -35,7 +36,7 @@ def plan(settings: Settings, form: TextForm = "table") -> None:
     output_table.print_text(form, map(str, planned.changes), [asdict(change) for change in planned.changes])
     for remark in planned.notes:
         note(remark)
-    note(f"{len(planned.changes)} changes; `ullage topics apply` makes them" if planned.changes else _NOTHING)
+    note(f"{counted(len(planned.changes), 'change')}; `ullage topics apply` makes them" if planned.changes else _NOTHING)
 
 
 def describe(settings: Settings) -> None:
@@ -60,7 +61,7 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
         completed = [name for name in COPIES if compacted_copy.complete(log, log_factory.topics(settings), name)]
     for name in completed:
         sentence(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
-    note(f"{len(planned.changes)} changes made" if planned.changes else _NOTHING)
+    note(f"{counted(len(planned.changes), 'change')} made" if planned.changes else _NOTHING)
 
 
 def require_kafka(settings: Settings) -> None:
@@ -85,7 +86,7 @@ def apply_users(settings: Settings, file: Path, *, beginning: str) -> None:
         changes = kafka_users.apply(client, users, beginning=beginning)
     for change in changes:
         sentence(change)
-    note(f"{len(users)} users, {len(changes)} changes")
+    note(f"{counted(len(users), 'user')}, {counted(len(changes), 'change')}")
 
 
 _APP = "ullage"

@@ -23,6 +23,7 @@ from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from agents.terminal.output_table import Row
+from schemas.units import counted
 from streams.errors import BadInput
 
 MARGINS = (0.0, 0.15, 0.3, 0.6)
@@ -291,9 +292,9 @@ def _scores(
 
 def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:
     hours, workloads = baseline.total("container_hours"), len(baseline.workloads)
-    few = f"; of {workloads} {'workload' if workloads == 1 else 'workloads'} they are too narrow" if workloads < FEW else ""
+    few = f"; of {counted(workloads, 'workload')} they are too narrow" if workloads < FEW else ""
     return [
-        f"{workloads} workloads, {hours / 24:,.1f} container-days; baseline '{baseline.name}'; prices: {prices}",
+        f"{counted(workloads, 'workload')}, {hours / 24:,.1f} container-days; baseline '{baseline.name}'; prices: {prices}",
         f"intervals: 95 %, bootstrap over workloads, {DRAWS:,} draws; ~ marks a difference that may be chance{few}",
     ]
 

@@ -14,6 +14,7 @@ from agents.verify.committed_turns import committed
 from agents.verify.committed_turns import export as copy_log
 from agents.verify.verification import verify as compare_with_published
 from agents.verify.verification_report import report_lines
+from schemas.units import counted
 from streams.errors import BadInput
 from streams.incidents.incident_copy import IncidentLog
 from streams.log.file_log import FileLog
@@ -67,5 +68,5 @@ def _print(context: LogContext, settings: Settings, form: TextForm) -> int:
                 text = f"{task.stage.name}/{task.partition} turn {taken.turn}  {kind}  {key}"
                 for line in [text] if form in output_table.PEOPLE else output_table.item(form, row):
                     data(line)
-    note(f"{turns} turns gave {decisions} decisions")
+    note(f"{counted(turns, 'turn')} gave {counted(decisions, 'decision')}")
     return 0

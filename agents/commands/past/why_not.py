@@ -18,6 +18,7 @@ from schemas.names import PodName
 from schemas.outcomes import Action
 from schemas.policies import control
 from schemas.policies.vertical import UpdateMode
+from schemas.units import counted
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
         "; ".join(answer.strip() for answer in _answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods
     )
     for answer, count in answers.most_common():
-        yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
+        yield f"{counted(count, 'pod')} of {key}: {answer}"
     yield from _unpatched(updater, key)
 
 

@@ -12,6 +12,7 @@ from agents.terminal.output import data, note
 from agents.terminal.output_table import OutputForm, Row
 from agents.why import event_descriptions
 from schemas.names import Amounts
+from schemas.units import counted
 from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
@@ -186,14 +187,14 @@ def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
             "The first figures come a minute or two after the first usage"
         )
     risky = sum(row.risk == "high" for row in rows)
-    ours, freed = request_totals.containers(len(rows)), request_totals.in_words(rows)
+    ours, freed = counted(len(rows), "container"), request_totals.in_words(rows)
     whole = f"{ours}; by these targets {freed}; {risky} at high risk as they are"
     others = {row.other_recommender for row in rows} - {""}
     if not others:
         return whole
     count = sum(bool(row.other_recommender) for row in rows)
     names = ", ".join(f"'{name}'" for name in sorted(others))
-    theirs = request_totals.containers(count)
+    theirs = counted(count, "container")
     return (
         f"{whole}; {theirs} with a VPA of another recommender ({names}): shown for comparison, never acted on. "
         "To hand one over, name ours in its spec.recommenders"

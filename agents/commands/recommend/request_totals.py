@@ -76,11 +76,6 @@ def amount_text(amount: tuple[float, float]) -> str:
     return f"{cores}, {'-' if memory < 0 else ''}{event_descriptions.amount(memory=abs(memory))}"
 
 
-def containers(count: int) -> str:
-    """How many there are, as in: 1 container."""
-    return f"{count} {'container' if count == 1 else 'containers'}"
-
-
 _TOPICS = ("rules", "policies", "control")
 
 

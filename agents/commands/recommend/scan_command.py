@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from agents.commands.recommend import recommendation_table, request_totals, scan_sources, scan_table
+from agents.commands.recommend import recommendation_table, scan_sources, scan_table
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.commands.recommend.scan_sources import Scanned
 from agents.commands.recommend.scan_table import ScanForm
@@ -16,6 +16,7 @@ from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
 from agents.settings.loading import LoadedSettings
 from agents.terminal.output import data, note
+from schemas.units import counted
 from streams.codec.container_requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 
@@ -94,7 +95,7 @@ def _gate(rows: Iterable[RecommendedContainer], flags: ScanFlags) -> int:
         return 0
     worst = sum(_RISKS.index(row.risk) >= _RISKS.index(flags.fail_on) for row in rows)
     if worst:
-        note(f"{request_totals.containers(worst)} {'is' if worst == 1 else 'are'} at {flags.fail_on} risk or more (--fail-on)")
+        note(f"{counted(worst, 'container')} {'is' if worst == 1 else 'are'} at {flags.fail_on} risk or more (--fail-on)")
     return GATE if worst else 0
 
 

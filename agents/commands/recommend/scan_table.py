@@ -10,7 +10,7 @@ from agents.terminal import output_table
 from agents.terminal.output_table import Row
 from agents.why import event_descriptions
 from schemas.names import Amounts
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, counted
 
 ScanForm = Literal["table", "wide", "json", "yaml", "csv", "csv-raw", "markdown", "html"]
 _GRADES = ((90.0, "A"), (80.0, "B"), (70.0, "C"), (60.0, "D"), (50.0, "E"))
@@ -116,6 +116,6 @@ def summary(rows: Sequence[RecommendedContainer]) -> str:
     cpu, memory = sum(row.saved.cpu or 0.0 for row in rows), sum(row.saved.memory or 0 for row in rows)
     change = request_totals.freed_or_added(cpu, memory)
     return (
-        f"{request_totals.containers(len(rows))}; score {points:.0f} of 100, grade {grade(points)}; {change}. "
+        f"{counted(len(rows), 'container')}; score {points:.0f} of 100, grade {grade(points)}; {change}. "
         "Freed requests are money only when nodes leave"
     )

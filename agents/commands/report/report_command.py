@@ -15,7 +15,7 @@ from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
-from schemas.units import Seconds
+from schemas.units import Seconds, counted
 from streams import secret_files, truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
@@ -60,7 +60,7 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
                 part.unlink()
         raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
     note(
-        f"{len(data.rows)} containers, {len(data.charts)} charts, {len(whys)} explanations; "
+        f"{counted(len(data.rows), 'container')}, {counted(len(data.charts), 'chart')}, {counted(len(whys), 'explanation')}; "
         f"open {to} in a browser, no network is needed"
     )
     if lost:

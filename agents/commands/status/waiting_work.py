@@ -31,6 +31,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.update_facts import WebhookLeaseSeen
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
+from schemas.units import counted
 from streams import clock_log, reverse_log_reader
 from streams.clock_log import ClockReader
 from streams.codec.event_codec import header
@@ -71,7 +72,7 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     for _shape, refused in sorted(waiting.items()):
         subject = refused.subject
         what = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
-        number = f"{refused.count} pods" if refused.count else "pods"
+        number = f"{counted(refused.count, 'pod')}" if refused.count else "pods"
         yield StatusRow("pods", what, "waiting", f"cluster '{refused.cluster}'; {number}: {refused.reason}", warns=True)
 
 

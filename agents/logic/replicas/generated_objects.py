@@ -23,6 +23,7 @@ from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.replica_calculator import ContainerRequest, requests
 from agents.logic.replicas.replica_calculator import PodRequest as Request
 from schemas import exact_quantity
+from schemas.units import counted
 
 READY_FOR = 30.0
 """Seconds that a pod must have been ready to count as available."""
@@ -186,7 +187,7 @@ def _share(metric: HpaMetric, around: HpaSurroundings) -> int:
         raise CannotGenerate("the target has no pods")
     available = [pod for pod in around.pods if _available(pod, around.now)]
     if not available:
-        raise CannotGenerate(f"none of {len(around.pods)} pods has been ready for {READY_FOR:g} s")
+        raise CannotGenerate(f"none of {counted(len(around.pods), 'pod')} has been ready for {READY_FOR:g} s")
     requested = requests([_request(pod, metric) for pod in available], resource=metric.name, container=metric.container)
     if isinstance(requested, str):
         raise CannotGenerate(requested)

@@ -27,6 +27,7 @@ from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
+from schemas.units import counted
 
 _PHASES = {
     PodPhase.PENDING: HpaPodPhase.PENDING,
@@ -334,7 +335,7 @@ class WorkloadPods:
     def _share(self, metric: HpaMetric) -> int | str:
         taking = [pod for pod in self.pods if pod.counts]
         if not taking:
-            return f"none of {len(self.pods)} pods takes load"
+            return f"none of {counted(len(self.pods), 'pod')} takes load"
         asked = _requested(taking, metric)
         if isinstance(asked, str):
             return asked

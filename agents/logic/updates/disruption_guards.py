@@ -16,6 +16,7 @@ from agents.logic.updates.update_settings import UpdaterProfile
 from schemas.facts.pods import PodPhase
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
+from schemas.units import counted
 
 
 def serves_nobody(candidate: Candidate, cluster: ClusterSituation) -> bool:
@@ -43,7 +44,7 @@ def replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.rescue and lost and candidate.situation.policy.policy.guards.min_replicas is None:
         # It serves nobody, now or again and again. Only an owner who has said how many pods must be there is obeyed.
         return None
-    return f"{owner_of(counts)} has {counts.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
+    return f"{owner_of(counts)} has {counted(counts.live, 'pod')}; fewer than {cluster.settings.min_replicas} are left alone"
 
 
 def tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
-from schemas.units import Seconds
+from schemas.units import Seconds, counted
 from streams.clients.aws import ec2_instances, group_responses, interruption_notices
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
 from streams.clients.aws.group_responses import (
@@ -272,7 +272,7 @@ class AwsClient:
     def raise_desired(self, group: AutoScalingGroup, to: int) -> None:
         """Let a group grow to `to` nodes. Raises ValueError if `group`, which was read just before, wants as many already."""
         if to <= group.desired:
-            msg = f"group '{group.name}' wants {group.desired} nodes, and {to} are no more"
+            msg = f"group '{group.name}' wants {counted(group.desired, 'node')}, and {to} are no more"
             raise ValueError(msg)
         # With the cooldown honoured AWS would refuse whatever follows soon upon another activity.
         arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
@@ -284,7 +284,7 @@ class AwsClient:
         Raises ValueError if `group`, which was read just before, has more instances, or wants no more.
         """
         if not group.existing <= to < group.desired:
-            msg = f"group '{group.name}' wants {group.desired} nodes and has {group.existing}, so it cannot want {to}"
+            msg = f"group '{group.name}' wants {counted(group.desired, 'node')} and has {group.existing}, so it cannot want {to}"
             raise ValueError(msg)
         # A group's size below the instances that it has would let AWS choose the victim.
         arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}

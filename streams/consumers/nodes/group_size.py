@@ -55,7 +55,7 @@ def look(aws: AwsClient, plan: SizeCorrectionPlanned) -> HandlerResult | str:
 
 def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> HandlerResult:
     if group.existing < group.desired == group.least:
-        reason = f"group '{plan.group}' may not want less than {group.least} nodes; it has {group.existing}"
+        reason = f"group '{plan.group}' may not want less than {counted(group.least, 'node')}; it has {group.existing}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
     reason = f"group '{plan.group}' wants {counted(group.desired, 'node')}, and has {group.existing}"
     return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
@@ -74,7 +74,7 @@ def raise_size(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, prote
     if group.unscalable:
         return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
     if plan.after > group.most:
-        reason = f"group '{plan.group}' may have {group.most} nodes, planned were {plan.after}"
+        reason = f"group '{plan.group}' may have {counted(group.most, 'node')}, planned were {plan.after}"
         return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
     permit.check("scaling group", plan.group)
     aws.raise_desired(group, plan.after)

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.outcomes import OutcomeDetail, Result
-from schemas.units import Seconds
+from schemas.units import Seconds, counted
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import GroupInstance
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
@@ -268,7 +268,7 @@ class NodeRemoval:
         if hindrance:
             return HandlerResult(Result.REFUSED, f"group '{plan.group}': {hindrance}", OutcomeDetail.INVALID)
         if group.desired <= group.least:
-            reason = f"group '{plan.group}' wants {group.desired} nodes, and may not have less than {group.least}"
+            reason = f"group '{plan.group}' wants {counted(group.desired, 'node')}, and may not have less than {group.least}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
         if self._options.protect:
             group_size.protect_instances(self._aws, group)

@@ -17,6 +17,7 @@ from schemas.decisions.replica_plans import HpaConditions, ProposalOrigin, Repli
 from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ActionFinished, ObjectChange, Result
 from schemas.times import to_seconds
+from schemas.units import counted
 from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
 from streams.consumers.replicas.pass_order import PassOrder, PassReport, ScalingDecision
 from streams.errors import EdgeError, Unreachable
@@ -269,7 +270,9 @@ def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: st
         return HpaCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
     # A plan counts as carried out only once its outcome is in the log.
     if planned is not None and scaled is not None and scaled.decision == planned.id:
-        return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {planned.replicas} replicas")
+        return HpaCondition(
+            "AbleToScale", "True", "SucceededRescale", f"the target is asked for {counted(planned.replicas, 'replica')}"
+        )
     status, _, reason = (decided.conditions or HpaConditions()).able.partition("/")
     if reason not in _MESSAGES:
         status, reason = "True", "SucceededGetScale"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, OutcomeDetail, Result
+from schemas.units import counted
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import ActPermit, Handler, HandlerResult
@@ -89,7 +90,7 @@ def _shown(current: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult |
     """The result for a workload that asks for the planned replicas; for any other, what it asks for."""
     if current is None:
         return f"{_target(plan)} has no scale, or is gone"
-    shown = f"{_target(plan)} asks for {current.replicas} replicas"
+    shown = f"{_target(plan)} asks for {counted(current.replicas, 'replica')}"
     return HandlerResult(Result.DONE, shown, OutcomeDetail.ALREADY_DONE) if current.replicas == plan.replicas else shown
 
 

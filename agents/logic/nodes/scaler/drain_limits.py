@@ -12,7 +12,7 @@ from agents.logic.nodes.cluster.outdated_nodes import NoticeOf
 from agents.logic.nodes.removal.node_replacements import ReplacementRequest
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.decisions.node_updates import RefusalCode
-from schemas.units import Fraction
+from schemas.units import Fraction, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class DrainLimits:
     def objection(self, group: str, *, broken: bool) -> Objection | None:
         """Why no drain of a further node may begin."""
         if self.drains >= self.most:
-            return Objection(
-                RefusalCode.DRAINS, f"{self.drains} nodes are being removed; while so many are, no further one is drained"
-            )
+            are = "is" if self.drains == 1 else "are"
+            reason = f"no further node is drained while {counted(self.drains, 'node')} {are} being removed"
+            return Objection(RefusalCode.DRAINS, reason)
         # A broken node is away already, so that no budget holds its repair.
         held = None if broken else self.budget.objection(self.headcount, group)
         return None if held is None else Objection(RefusalCode.BUDGET, held)

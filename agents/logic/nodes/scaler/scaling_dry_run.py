@@ -20,6 +20,7 @@ from agents.logic.nodes.scheduling.pod_shapes import SchedulablePod
 from schemas import times
 from schemas.decisions.node_updates import RefusalCode, RemovalReason
 from schemas.policies.control import Mode
+from schemas.units import counted
 
 MOST_NATURES = 10_000
 """Natures of waiting pods that may be explained: all of them, in any cluster."""
@@ -310,7 +311,7 @@ def _of_groups(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObsta
     """Groups whose growth is under way, and those that may not grow."""
     for name, plan in sorted(state.plans.items()):
         if name.startswith(f"{look.context.cluster}/group/") and not plan.done:
-            reason = f"group '{plan.group}' is to have {plan.after} nodes, which is not carried out yet"
+            reason = f"group '{plan.group}' is to have {counted(plan.after, 'node')}, which is not carried out yet"
             yield ScalingObstacle("planned", reason, {"decision": plan.id})
     troubles = group_troubles.of_groups(look.auto, look.context.view, look.now)
     for group, trouble in sorted(troubles.items()):

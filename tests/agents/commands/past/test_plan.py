@@ -88,7 +88,7 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
         "    shop/Deployment/cart  2 pods: app cpu 1000m to 200m, memory 1.00 GiB as now",
         "  5 pods left alone",
         f"    4 pods: {in_words('mode', OFF_MODE)}",
-        f"    1 pod: {in_words('replicas', 'the workload has 1 pods; fewer than 2 are left alone')}",
+        f"    1 pod: {in_words('replicas', 'the workload has 1 pod; fewer than 2 are left alone')}",
         "  2 other pods need no change now",
         "    2 request amounts within the recommended bounds",
         "New pods would get:",

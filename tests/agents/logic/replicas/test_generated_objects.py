@@ -52,7 +52,7 @@ def test_the_forecasts_target_is_a_share_of_what_pods_request_cut(requests: tupl
     ("pods", "reason"),
     [
         ((), "the target has no pods"),
-        ((pod(200, ready_for=29),), "none of 1 pods has been ready for 30 s"),
+        ((pod(200, ready_for=29),), "none of 1 pod has been ready for 30 s"),
         ((pod(None),), "pod 'p' has a container without a request for cpu"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_pod_that_is_being_deleted_neither_counts_nor_takes_load() -> None:
     goes = replace(stays, name="web-2", leaving=True, requests=(ContainerAmounts("app", 9.0, None),))
     assert WorkloadPods([stays, goes]).columns.deleting.tolist() == [False, True]
     assert WorkloadPods([stays, goes]).share(CPU) == 500
-    assert WorkloadPods([goes]).share(CPU) == "none of 1 pods takes load"
+    assert WorkloadPods([goes]).share(CPU) == "none of 1 pod takes load"
 
 
 _ASKED = (ContainerAmounts("app", 1.0, None),)

@@ -77,7 +77,7 @@ def test_out_of_order_samples_are_refused_with_a_sentence_and_the_others_taken()
     with ReceiverScene().listening() as scene:
         scene.write([(labels(MEMORY), [(AT - 15, 1.0)])])
         answer = scene.write([(labels(MEMORY), [(AT - 30, 5.0)]), (labels(MEMORY, "web-2"), [(AT, 2.0)])])
-        assert (answer.status, answer.data.decode()) == (400, "1 samples are out of order\n")
+        assert (answer.status, answer.data.decode()) == (400, "1 sample is out of order\n")
         assert answer.headers["X-Prometheus-Remote-Write-Samples-Written"] == "1"
         assert scene.rows()["shop", "web-2", "main"][1] == 2.0
 
@@ -95,7 +95,7 @@ def test_a_series_with_unreadable_labels_costs_itself_alone() -> None:
         with ReceiverScene().listening() as scene:
             answer = scene.write([(bad, [(AT, 1.0)]), (labels(MEMORY), [(AT, 2.0)])])
             assert answer.status == 400
-            assert answer.data.startswith(b"1 samples are malformed; ")
+            assert answer.data.startswith(b"1 sample is malformed; ")
             assert scene.rows()[WEB][1] == 2.0
     assert twice
 
@@ -199,7 +199,7 @@ def test_a_forged_time_changes_no_rate_of_others(seconds: float) -> None:
 def test_samples_of_no_use_any_more_are_refused_with_a_sentence() -> None:
     with ReceiverScene().listening() as scene:
         answer = scene.write([(labels(MEMORY, "late"), [(AT - 301, 5.0)]), (labels(MEMORY), [(AT, 2.0)])])
-        assert (answer.status, answer.data.decode()) == (400, "1 samples are too old\n")
+        assert (answer.status, answer.data.decode()) == (400, "1 sample is too old\n")
         assert (list(scene.rows()), scene.samples.counts["stored"]) == ([WEB], 1)
 
 
