@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from streams.clients.kube.pod_objects import PodObject
+from streams.clients.kube.scheduling_objects import ScheduledPodObject
 from streams.log.log_port import NewRecord, size_of
 from tests.bench.fleet import PODS
 from tests.support import kube_objects
@@ -73,8 +73,8 @@ def rollout(put: Callable[[str, float, str, str], object], pods: int = ROLLED_OU
     put("kube source: bytes of a rolled-out pod in the log", (log.written - before) / pods, "bytes", "")
 
 
-def _decoded(shows: bytes) -> PodObject:
-    return msgspec.json.decode(shows, type=PodObject)
+def _decoded(shows: bytes) -> ScheduledPodObject:
+    return msgspec.json.decode(shows, type=ScheduledPodObject)
 
 
 def _replaced(name: str, number: int) -> Iterator[tuple[bytes, bool]]:

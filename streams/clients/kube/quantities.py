@@ -50,11 +50,7 @@ def read_amounts(quantities: Mapping[str, str], whole: Callable[[Fraction], int]
 
     A cluster keeps `whole` bytes, and fewer than are asked for would not be enough.
     """
-    cpu, memory = (_exact_or_none(quantities, name) for name in ("cpu", "memory"))
-    return Amounts(
-        cpu=None if cpu is None else Cores(float(cpu)),
-        memory=None if memory is None else Bytes(whole(memory)),
-    )
+    return _amounts(quantities.get("cpu"), quantities.get("memory"), whole)
 
 
 def read_most(quantities: Mapping[str, str]) -> Amounts:
@@ -62,8 +58,16 @@ def read_most(quantities: Mapping[str, str]) -> Amounts:
     return read_amounts(quantities, math.floor)
 
 
-def _exact_or_none(quantities: Mapping[str, str], name: str) -> Fraction | None:
-    text = quantities.get(name)
+@lru_cache(maxsize=1 << 14)  # as above
+def _amounts(cpu: str | None, memory: str | None, whole: Callable[[Fraction], int]) -> Amounts:
+    cores, size = _exact_or_none("cpu", cpu), _exact_or_none("memory", memory)
+    return Amounts(
+        cpu=None if cores is None else Cores(float(cores)),
+        memory=None if size is None else Bytes(whole(size)),
+    )
+
+
+def _exact_or_none(name: str, text: str | None) -> Fraction | None:
     try:
         return None if text is None else exact(text)
     except ValueError as error:

@@ -3,7 +3,8 @@
 A kind of object may be watched in several namespaces. It is in sync when each of its watches is.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 KINDS_BEHIND: Mapping[str, tuple[str, ...]] = {
     "cluster-changes": ("nodes",),
@@ -34,6 +35,9 @@ class SyncStatus:
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = dict(kinds)
+        self._watches: dict[str, list[str]] = defaultdict(list)
+        for watch, kind in kinds.items():
+            self._watches[kind].append(watch)
         self._synced: dict[str, bool] = {}
         self._reasons: dict[str, str] = {}
         self._refused: set[str] = set()
@@ -41,7 +45,7 @@ class SyncStatus:
     @property
     def kinds(self) -> Collection[str]:
         """The kinds of object that are watched."""
-        return frozenset(self._kinds.values())
+        return self._watches.keys()
 
     def kind_of(self, watch: str) -> str:
         """The kind of object that a watch shows."""
@@ -59,7 +63,7 @@ class SyncStatus:
 
     def synced(self, kind: str) -> bool:
         """Whether every watch of this kind is in sync."""
-        return all(self._synced.get(watch, False) for watch in self._watches(kind))
+        return all(self._synced.get(watch, False) for watch in self._watches.get(kind, ()))
 
     def all_heard_of(self, kinds: Collection[str]) -> bool:
         """Whether each of these kinds is in sync or has a failed watch, so that no first list is still under way."""
@@ -76,7 +80,7 @@ class SyncStatus:
     def _is_synced(self, kind: str) -> bool:
         """Whether a kind is watched at all, and in sync."""
         # `synced` is true of a kind without any watch.
-        return kind in self._kinds.values() and self.synced(kind)
+        return kind in self._watches and self.synced(kind)
 
     def reasons(self) -> list[str]:
         """Why not every watch is in sync; empty when all are."""
@@ -92,7 +96,4 @@ class SyncStatus:
 
     def _failed(self, kind: str) -> bool:
         # A watch that has not been heard of has no entry.
-        return any(self._synced.get(watch) is False for watch in self._watches(kind))
-
-    def _watches(self, kind: str) -> Iterable[str]:
-        return (watch for watch, of in self._kinds.items() if of == kind)
+        return any(self._synced.get(watch) is False for watch in self._watches.get(kind, ()))
