@@ -102,6 +102,10 @@ class PodIndex:
             if pod is not None:
                 yield pod
 
+    def kinds(self, workload: str) -> set[tuple[str, ...]]:
+        """The containers of the pods of a workload that have not ended, once for pods that have the same."""
+        return {pod.containers for pod in self.of(workload) if pod.phase not in OVER}
+
     def names(self, workload: str) -> Iterator[str]:
         """The names of these."""
         return (key.rsplit("/", 1)[1] for key in self._keys().get(workload, ()))

@@ -7,15 +7,16 @@ Whoever may write these facts could say that all nodes are tiny or gone, and so 
 was until the log has said otherwise for six hours, without a word that it is as large as before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.row_table import Floats, Indices
+from agents.engine.tables.row_table import Floats, Indices, RowKey
 from agents.engine.turn import Recorded
+from agents.logic.usage.pod_index import PodIndex
 from agents.logic.vertical.estimate_rules import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
@@ -179,22 +180,39 @@ class NodeFit:
         return node
 
 
-def fit(amounts: Floats, workloads: Sequence[str], nodes: NodeIndex) -> tuple[Floats, NodeFit]:
-    """The amounts, cut so that those of one workload together fit a node, and how they were cut.
+def fit(amounts: Floats, containers: Sequence[RowKey], nodes: NodeIndex, pods_known: PodIndex) -> tuple[Floats, NodeFit]:
+    """The amounts, cut so that those of one pod together fit a node, and how they were cut.
 
-    amount * allocatable / sum, cut to a whole number, where the sum of a pod is more; NaN counts as nothing.
+    `containers`: workload and container of each row. amount * allocatable / sum, cut to a whole number, where the sum of a pod is
+    more; NaN counts as nothing.
     """
     numbers: dict[str, int] = {}
-    pods = np.array([numbers.setdefault(workload, len(numbers)) for workload in workloads], np.int64)
+    pods = np.array([numbers.setdefault(workload, len(numbers)) for workload, _ in containers], np.int64)
     wanted = np.nan_to_num(amounts)
     columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in wanted.T]
     sums = np.asarray(np.column_stack(columns), np.float64)
-    chosen = _choose(sums, [cluster_of(workload) for workload in numbers], nodes)
-    room = np.array([_room(node) for node in chosen]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
+    workloads = list(numbers)
+    clusters = list(map(cluster_of, workloads))
+    chosen = _choose(sums, clusters, nodes)
+    beyond = np.flatnonzero((sums > _rooms(chosen, sums)).any(axis=1)).tolist()
+    if beyond:
+        for number in beyond:
+            if kinds := pods_known.kinds(workloads[number]):
+                sums[number] = _most_together(wanted, np.flatnonzero(pods == number), containers, kinds)
+        chosen = _choose(sums, clusters, nodes)
+    room = _rooms(chosen, sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         # All containers alike, so that the pod keeps its proportions.
         cut = np.trunc(amounts * room[pods] / sums[pods])
     return np.where((sums > room)[pods], cut, amounts), NodeFit(pods, chosen, sums)
+
+
+def _most_together(wanted: Floats, rows: Indices, containers: Sequence[RowKey], kinds: Iterable[Collection[str]]) -> Floats:
+    """The most of each amount that a pod of one of these kinds has, each of which names the containers that run together."""
+    # Usage of a container outlives it by days, and during a rollout some pods have others: neither may take room from those that
+    # are not beside it.
+    names = [containers[row][1] for row in rows.tolist()]
+    return np.asarray(np.max([wanted[rows[[name in kind for name in names]]].sum(axis=0) for kind in kinds], axis=0))
 
 
 def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> list[NodeRoom | None]:
@@ -218,6 +236,11 @@ def _share(wanted: Floats, room: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         parts = room[None, :, :] / wanted[:, None, :]
     return np.asarray(np.minimum(parts, 1.0).min(axis=2))
+
+
+def _rooms(nodes: Sequence[NodeRoom | None], sums: Floats) -> Floats:
+    """What these nodes have, in the columns of sums."""
+    return np.array([_room(node) for node in nodes]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
 
 
 def _room(node: NodeRoom | None) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """The recommendation for many containers at once: estimate, round, bound; and what of it was announced last."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
 from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.usage.pod_index import PodIndex
 from agents.logic.vertical.aggregated_usage import Evidence, gather, history_of
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import MILLI, PLACE, Estimate, cap, clamp, confidence, estimate, rounded
@@ -31,14 +32,15 @@ class EstimationRules:
     """The rules of the estimate.
 
     `floors`: the least memory of containers that are killed in a loop; `leaks`: the most of those that leak. `nodes` are those
-    that pods must fit. `policy` decides for every container, `chosen` for those whose rules ask for it; without them the built-in
-    estimator decides. `feed` has what they remember.
+    that pods must fit, `pods` those that are there. `policy` decides for every container, `chosen` for those whose rules ask for
+    it; without them the built-in estimator decides. `feed` has what they remember.
     """
 
     settings: VerticalSettings
     floors: MemoryFloors | None = None
     leaks: MemoryLeaks | None = None
     nodes: NodeIndex | None = None
+    pods: PodIndex = field(default_factory=PodIndex)
     policy: CodePolicy | None = None
     chosen: CodePolicy | None = None
     feed: PolicyFeed | None = None
@@ -175,7 +177,7 @@ def _concluded(
         amounts = by.leaks.bounded(amounts, members, these, () if by.floors is None else by.floors.table)
     amounts = amounts.copy() if these.bounds is None else cap(amounts, *these.bounds)
     if by.nodes is not None:
-        amounts, cut = fit(amounts, these.workload_names(these.workload), by.nodes)
+        amounts, cut = fit(amounts, [these.names[member] for member in these.members.tolist()], by.nodes, by.pods)
     amounts = order_columns(amounts)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut, fault)
 

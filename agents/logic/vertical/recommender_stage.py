@@ -106,7 +106,8 @@ class Recommender(PartedState):
         self.announced.members = self.members
         self.feed = feed_of(self.estimation, self.shadow, self.usage, self.members, self.states)
         nodes = self.nodes if settings.node_cap else None
-        self.estimation, self.shadow = (replace(rules, feed=self.feed, nodes=nodes) for rules in (self.estimation, self.shadow))
+        known = partial(replace, feed=self.feed, nodes=nodes, pods=self.intake.pods)
+        self.estimation, self.shadow = known(self.estimation), known(self.shadow)
         self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
         self.schedule = Schedule(
             self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings

@@ -7,7 +7,7 @@ from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 NAME = "recommender"
-PROGRAM = 11
+PROGRAM = 12
 """Counts changes of this capability's code that change what is decided."""
 
 DAY = 86_400.0

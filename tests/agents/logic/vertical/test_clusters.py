@@ -10,10 +10,11 @@ from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.decisions.recommendations import OomSource, OomSourceState
 from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, VerticalPolicyChanged
-from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, turn, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, when
 
 Json = dict[str, Any]
 
@@ -123,6 +124,27 @@ def test_of_nodes_only_those_count_that_no_other_surpasses() -> None:
     nodes.ingest(turn(START, cluster_changes=[report(0)]).of("cluster-changes"), 8 + DOUBTED_FOR)
     assert [found.name for found in nodes.largest("demo")] == ["d", "a"]
     assert nodes.grown_since(8) == set()
+
+
+KINDS = {
+    "removed": [("app",)],
+    "renamed in a rollout": [("app",), ("side",)],
+    "together": [("app", "side")],
+    "nobody knows": [],
+}
+
+
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
+def test_containers_that_do_not_run_in_one_pod_take_no_room_on_a_node_from_each_other(kinds: list[tuple[str, ...]]) -> None:
+    """autoscaler#3732: a container that its pods no longer had counted for eight days, and others got less for it."""
+    stage, together = open_stage(), kinds in ([], [("app", "side")])
+    seen = [pod(f"p{n}", START, containers=tuple(map(ContainerSeen, names))) for n, names in enumerate(kinds)]
+    ended = pod("old", START, containers=(ContainerSeen("app"), ContainerSeen("side")), phase=PodPhase.FAILED)
+    stage.step(turn(START - MINUTE, pod_changes=[*seen, *([ended] if kinds else [])]))
+    decided = said(stage, node("a", 4.0, 64.0 * GIB))
+    free = targets(said(open_stage(node_cap=False)))
+    assert (targets(decided) == free) is not together
+    assert bool(decided.event.nodes) is together
 
 
 HOUR = 60 * MINUTE
