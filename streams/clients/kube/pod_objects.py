@@ -234,11 +234,10 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
     """A pod as the cluster port has it. Raises ValueError when it has no creation time or a bad quantity."""
     meta = pod.metadata
     if meta.creation_timestamp is None:
-        msg = f"pod '{meta.namespace}/{meta.name}' has no metadata.creationTimestamp"
-        raise ValueError(msg)
+        raise ValueError(f"pod '{meta.namespace}/{meta.name}' has no metadata.creationTimestamp")
     statuses = {status.name: status for status in pod.status.container_statuses}
     first = {status.name: status for status in pod.status.init_container_statuses}
-    resize, resize_message = _resize(pod.status.conditions, meta.generation)
+    resize, resize_message = _resize(pod, {**first, **statuses})
     boosted = _boosted(pod)
     containers = tuple(_container(container, statuses.get(container.name)) for container in pod.spec.containers)
     asked = {c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers}
@@ -373,19 +372,29 @@ def _ooms(status: ContainerStatus) -> list[OOMKill]:
     ]
 
 
+_PENDING = "PodResizePending"
 _RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
-    "PodResizePending": {"Deferred": ResizeState.DEFERRED, "Infeasible": ResizeState.INFEASIBLE},
+    _PENDING: {"Deferred": ResizeState.DEFERRED, "Infeasible": ResizeState.INFEASIBLE},
     "PodResizeInProgress": {"": ResizeState.IN_PROGRESS, "Error": ResizeState.ERROR},
 }
 """What the conditions of a resize say by their reasons; any other reason is unknown."""
 
 
-def _resize(conditions: list[StatusCondition], generation: int) -> tuple[ResizeState, str]:
+def _has_all(spec: PodSpec, statuses: Mapping[str, ContainerStatus]) -> bool:
+    """Whether each container has what it asks for, so that nothing waits, whatever condition the kubelet left there."""
+    runs = (*spec.containers, *(first for first in spec.init_containers if first.restart_policy == _ALWAYS))
+    pairs = [(own.resources, statuses[own.name].resources) for own in runs if own.name in statuses]
+    has = all(now and (_read(now.requests), _read(now.limits)) == (_read(own.requests), _read(own.limits)) for own, now in pairs)
+    return has and len(pairs) == len(runs) > 0 and spec.resources is None  # of the pod's own nobody tells what is in force
+
+
+def _resize(pod: PodObject, statuses: Mapping[str, ContainerStatus]) -> tuple[ResizeState, str]:
     """From the first resize condition that is true."""
-    for condition in conditions:
+    for condition in pod.status.conditions:
         states = _RESIZE_STATES.get(condition.type)
-        if states is not None and condition.status == "True":
-            if 0 < condition.observed_generation < generation:  # it is about an earlier spec
-                return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
-            return states.get(condition.reason, ResizeState.UNKNOWN), condition.message[:_LONGEST_MESSAGE]
+        if states is None or condition.status != "True" or (condition.type == _PENDING and _has_all(pod.spec, statuses)):
+            continue
+        if 0 < condition.observed_generation < pod.metadata.generation:  # it is about an earlier spec
+            return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
+        return states.get(condition.reason, ResizeState.UNKNOWN), condition.message[:_LONGEST_MESSAGE]
     return ResizeState.NONE, ""

@@ -15,7 +15,7 @@ from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Workload
 from schemas.units import Bytes
-from streams.clients.cluster_port import Pod, oom_killed, pod_changed
+from streams.clients.cluster_port import OOMKill, Pod, oom_killed, pod_changed
 from streams.clients.kube import quantities
 from streams.clients.kube.watched_objects import EventObject
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
@@ -57,6 +57,43 @@ def kills_of_event(event: EventObject, pod: PodChanged, workload: Workload) -> I
                 memory_limit=seen[name].limits.memory,
                 memory_used=used,
             )
+
+
+def seen_by(pod: Pod, at: datetime, before: PodChanged | None) -> Pod:
+    """The pod with nothing of it after `at`, when it is seen: the clock of its node may be ahead. `before`: how it was seen."""
+    runs = (seen.last_run for seen in (*pod.containers, *pod.init_containers))
+    ends = (*(run.ended for run in runs if run is not None), *(kill.at for kill in pod.ooms))
+    if max((time for time in (pod.started, pod.ready_since, *ends) if time is not None), default=at) <= at:
+        return pod  # which nearly all are
+    then = {seen.name: seen for seen in (*before.containers, *before.init_containers)} if before is not None else {}
+
+    def told(seen: ContainerSeen) -> ContainerSeen:
+        former, run = then.get(seen.name), seen.last_run
+        if run is None or run.ended <= at:
+            return seen
+        known = former.last_run if former is not None and former.restarts == seen.restarts else None
+        ended = at if known is None else min(known.ended, at)
+        return replace(seen, last_run=replace(run, ended=ended, started=run.started and run.started - (run.ended - ended)))
+
+    return replace(
+        pod,
+        containers=tuple(map(told, pod.containers)),
+        init_containers=tuple(map(told, pod.init_containers)),
+        started=_first_seen(pod.started, None if before is None else before.started, at),
+        ready_since=_first_seen(pod.ready_since, None if before is None else before.ready_since, at),
+        ooms=tuple(_not_ahead(kill, at) for kill in pod.ooms),
+    )
+
+
+def _first_seen(now: datetime | None, before: datetime | None, at: datetime) -> datetime | None:
+    """A time, which is that of the first look if it lies ahead: else it would be another one at each look."""
+    return now if now is None or now <= at else min(before or at, at)
+
+
+def _not_ahead(kill: OOMKill, at: datetime) -> OOMKill:
+    """A kill that was not after `at`, of a run that was as long as it is said to be."""
+    ahead = max(kill.at - at, timedelta())
+    return replace(kill, at=kill.at - ahead, started=kill.started and kill.started - ahead)
 
 
 def _published_long_ago(kill: ContainerOOMKilled, published: PodChanged | None) -> bool:
@@ -127,6 +164,7 @@ class PodPublisher:
         """A pod exists, new or changed. It waits while its workload is None."""
         uid = shown.pod.uid
         before = self._pods.get(uid)
+        shown = seen_by(shown, at, self._published.newest.get(uid) if before is None else before.fact)
         pod = self._pods[uid] = _Pod(pod_changed(shown, at))
         self._unread.pop((shown.pod.namespace, shown.pod.name), None)
         if before is None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.facts.pods import BoostedContainer
+from schemas.facts.pods import BoostedContainer, ResizeState
 from schemas.names import Amounts
 from streams.clients.kube import pod_objects
 from streams.clients.kube.pod_objects import PodObject
@@ -83,3 +83,25 @@ def test_a_limit_of_a_part_of_a_byte_bounds_requests_by_whole_bytes_within_it(
     found = pod_objects.read_pod("prod", msgspec.json.decode(json.dumps(manifest), type=PodObject))
     [container] = found.containers
     assert container.limits.memory == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "state"),
+    [("6", {}, ResizeState.NONE), ("1", {}, ResizeState.INFEASIBLE), (None, {}, ResizeState.INFEASIBLE),
+     ("6", {"requests": {"cpu": "8"}}, ResizeState.INFEASIBLE)],
+    ids=["it has all", "it has less", "nobody tells", "its own may wait"],
+)  # fmt: skip
+def test_a_condition_that_the_kubelet_left_makes_no_open_resize_of_a_pod_that_has_what_it_asks_for(
+    given: str | None, own: dict[str, Any], state: ResizeState
+) -> None:
+    """kubernetes#128993: the kubelet said so of pods that had been resized, and such a pod is asked for nothing more."""
+    asked = {"requests": {"cpu": "6", "memory": "1Gi"}}
+    status = {"name": "app"} if given is None else {"name": "app", "resources": {"requests": {"cpu": given, "memory": "1Gi"}}}
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    manifest = {
+        "metadata": {"name": "web-0", "namespace": "shop", "creationTimestamp": "2026-03-01T10:00:00Z"},
+        "spec": {"containers": [{"name": "app", "resources": asked}], **({"resources": own} if own else {})},
+        "status": {"phase": "Running", "conditions": [condition], "containerStatuses": [status]},
+    }
+    found = pod_objects.read_pod("prod", msgspec.json.decode(json.dumps(manifest), type=PodObject))
+    assert found.resize is state

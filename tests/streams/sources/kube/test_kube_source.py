@@ -248,3 +248,21 @@ def test_pods_are_not_vouched_for_while_those_of_the_first_list_wait_for_their_o
     scene.sync("replicasets")
     scene.later(timedelta(seconds=30))
     assert scene.reports()[-1].sees == EVERYTHING
+
+
+def test_a_kill_by_a_clock_that_is_ahead_was_when_it_was_seen_and_stays_there() -> None:
+    """kubernetes#6159, autoscaler#10173: an hour ahead, such a kill counted for nothing, and held its pod back as well."""
+    scene = KubeScene()
+    scene.sync()
+    end = {"reason": "OOMKilled", "startedAt": "2026-03-01T00:59:50Z", "finishedAt": "2026-03-01T01:00:00Z"}
+    killed = {"restartCount": 3, "state": {"running": {}}, "lastState": {"terminated": end}}
+    scene.see("pods", pod("p", status=killed))
+    scene.later(MINUTE)
+    scene.see("pods", pod("p", memory="65Mi", status=killed))
+    scene.restart()
+    scene.later(MINUTE)
+    scene.see("pods", pod("p", memory="66Mi", status=killed))
+    [kill] = scene.kills()
+    assert (kill.at, kill.started) == (START, START - timedelta(seconds=10))
+    runs = [each.containers[0].last_run for each in scene.pods() if isinstance(each, PodChanged)]
+    assert [(run.ended, run.started) for run in runs if run is not None] == [(START, START - timedelta(seconds=10))] * 3

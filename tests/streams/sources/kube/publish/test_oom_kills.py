@@ -25,6 +25,7 @@ Status = Mapping[str, object]
 def seen(*pods: PodObject) -> KubeScene:
     scene = KubeScene()
     scene.sync()
+    scene.later(timedelta(minutes=1))
     for each in pods:
         scene.see("pods", each)
     return scene
