@@ -140,7 +140,7 @@ class NodeRemoval:
 
     def _begin(self, plan: NodeRemovalPlanned, node: DrainableNode) -> HandlerResult:
         """Mark the node, unless there is an obstacle."""
-        if removal_marks.foreign(node):
+        if removal_marks.foreign(node, self._now()):
             return _moved(f"somebody else is taking node '{plan.node}' away")
         strange = self._strange(plan, self._nodes.pods(node.name))
         if strange is not None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from schemas.decisions.node_updates import SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail, Result
-from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
+from schemas.well_known_labels import ABANDONED, DELETION_CANDIDATE, TO_BE_DELETED
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
 from streams.consumers.executing.handler import ActPermit, HandlerResult
@@ -39,22 +39,28 @@ def digest(decision: str) -> str:
 def read(node: DrainableNode) -> RemovalMark | None:
     """Our mark on a node; None when there is none."""
     label = node.labels.get(MARK)
-    if label is None:
+    return None if label is None else RemovalMark(label, _since(node) or datetime.fromtimestamp(0, UTC))
+
+
+def _since(node: DrainableNode) -> datetime | None:
+    """Since when a node is being removed by its taint; None without one."""
+    since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TO_BE_DELETED), None)
+    if since is None:
         return None
-    since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TO_BE_DELETED), "")
     # A time that somebody spoiled counts as long past, so that the removal comes to its end and does not hang.
-    seconds = int(since) if since.isdecimal() and len(since) < len("99999999999") else 0
-    return RemovalMark(label, datetime.fromtimestamp(seconds, UTC))
+    return datetime.fromtimestamp(int(since) if since.isdecimal() and len(since) < len("99999999999") else 0, UTC)
 
 
-def foreign(node: DrainableNode) -> bool:
+def foreign(node: DrainableNode, now: datetime) -> bool:
     """Whether somebody else, such as upstream's autoscaler, is removing the node."""
-    return MARK not in node.labels and any(taint.get("key") == TO_BE_DELETED for taint in node.taints)
+    since = None if MARK in node.labels else _since(node)
+    # An autoscaler that ended in the middle leaves its taint, and nobody would ever remove the node.
+    return since is not None and (now - since).total_seconds() < ABANDONED
 
 
-def leaves(node: DrainableNode) -> bool:
+def leaves(node: DrainableNode, now: datetime) -> bool:
     """Whether anybody, including us, is removing the node."""
-    return MARK in node.labels or foreign(node)
+    return MARK in node.labels or foreign(node, now)
 
 
 def added(node: DrainableNode, decision: str, *, at: datetime, cordon: bool) -> Mapping[str, Json]:
@@ -93,7 +99,7 @@ def change_soft_taint(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: Ac
     node = nodes.node(plan.node)
     if node is None or node.uid != plan.node_uid:
         return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' is gone")
-    if leaves(node):
+    if leaves(node, now):
         return _moved(f"node '{plan.node}' is being taken away")
     if _tainted(node) == plan.tainted:
         return _shown(node)

@@ -13,7 +13,7 @@ from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInput
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_patterns, planned_replicas
 from agents.logic.nodes.cluster.capacity_buffers import BufferPods
-from agents.logic.nodes.cluster.fact_conversion import TransientTaints
+from agents.logic.nodes.cluster.fact_conversion import ConvertedNode, TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from agents.logic.nodes.cluster.planned_replicas import PlannedPods, QuotaRoom
 from agents.logic.nodes.cluster.scaler_state import ScalerState
@@ -29,7 +29,7 @@ from schemas.facts.nodes import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 from schemas.policies.control import Mode
-from schemas.well_known_labels import OPTION_TAG
+from schemas.well_known_labels import ABANDONED, OPTION_TAG
 
 DYING = frozenset(
     ("Terminated", "Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching", "Detached")
@@ -217,13 +217,19 @@ class _NodeLook:
             made.created,
             ready=known.ready and self.passing.usable(fact) and not incomplete,
             gone=instance is not None and instance.lifecycle in DYING,
-            deleting=plan.since if plan is not None else made.leaving,
+            deleting=plan.since if plan is not None else self._leaving(made),
             draining=plan.draining if plan is not None else False,
             soft_tainted=made.soft_tainted,
             annotations=fact.annotations,
             gpu=made.gpu,
             incomplete=incomplete,
         )
+
+    def _leaving(self, made: ConvertedNode) -> float | None:
+        """Since when others remove a node."""
+        # A taint that somebody left behind must not count as a removal for ever: the next drain would wait for its end.
+        since = made.leaving
+        return since if since is not None and since + ABANDONED > self.now else None
 
 
 def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:

@@ -22,9 +22,7 @@ from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, 
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.topology_counts import Counts
 from schemas.pod_requests import CPU, MEMORY
-
-TAINT_STALE = 300.0
-"""Seconds after which a deletion that a taint speaks of is no longer believed in."""
+from schemas.well_known_labels import ABANDONED
 
 
 class StayReason(StrEnum):
@@ -187,7 +185,7 @@ class ScaleDown:
             (StayReason.GROUP_KEPT, group is not None and bool(group.kept)),
             (StayReason.GROUP_OUT, group is not None and group.out),
             (StayReason.RECENT, node.name in self.failed),
-            (StayReason.DELETING, node.deleting is not None and node.deleting + TAINT_STALE > now),
+            (StayReason.DELETING, node.deleting is not None and node.deleting + ABANDONED > now),
             (StayReason.DISABLED, node.disabled),
             (StayReason.NOT_AUTOSCALED, group is None),
             (StayReason.UNREADY_DISABLED, not node.ready and not self.settings.unready_too),

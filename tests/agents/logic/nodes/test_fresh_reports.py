@@ -5,13 +5,28 @@ from typing import Any
 import pytest
 
 from schemas.decisions.node_updates import ScaleRefused
-from schemas.facts.nodes import NodeTaint, NodeTemplateSeen
+from schemas.facts.nodes import NodeDetailsRemoved, NodeInstanceGone, NodeTaint, NodeTemplateSeen
 from schemas.facts.pods import PodPhase
-from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, LabelQuery, NodeQuery, PodToleration, RequiredPodAffinity
+from schemas.facts.scheduled_pods import (
+    AttachedVolume,
+    LabelDemand,
+    LabelQuery,
+    NodeQuery,
+    PodPlacementRemoved,
+    PodToleration,
+    RequiredPodAffinity,
+)
+from schemas.policies.control import ControlChanged, Mode
+from schemas.well_known_labels import ABANDONED, TO_BE_DELETED
 from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import ScalerRun, controller, group, instance, joined, node, pod, shape
 
-EBS, ZONE, HOST = "ebs.csi.aws.com", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+AUTOSCALER, EBS, ZONE, HOST = (
+    "cluster-autoscaler.kubernetes.io",
+    "ebs.csi.aws.com",
+    "topology.kubernetes.io/zone",
+    "kubernetes.io/hostname",
+)
 QUICK: dict[str, Any] = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
 
 
@@ -175,3 +190,48 @@ def test_a_group_without_nodes_has_the_disk_that_its_template_names(disk: dict[s
     assert run.grown == grown
     said = [refusal.reason for refusal in run.of(ScaleRefused)]
     assert grown or said[0].endswith("a new node has 0 MiB ephemeral-storage, and each of the pods asks for 10.00 GiB")
+
+
+@pytest.mark.parametrize("age", [60.0, 3600.0])
+def test_a_mark_that_others_left_on_a_node_keeps_no_other_node(age: float) -> None:
+    """autoscaler#5657: nodes that an autoscaler had marked before it ended stayed so, and nothing else was removed."""
+    mark, kept = NodeTaint(TO_BE_DELETED, str(START // 1000 - int(age)), "NoSchedule"), f"{AUTOSCALER}/scale-down-disabled"
+    left: dict[str, Any] = {"taints": (mark,), "annotations": {kept: "true"}}
+    run = ScalerRun(
+        group("a", desired=3), instance("n1"), node("n1", **left), *joined("n2"), *joined("n3"),
+        shape(cpu=3000), shape("small", cpu=100), controller(), controller("small"),
+        pod("p", node="n3"), pod("s", "small", node="n2"),
+        ControlChanged(when(START), "demo", Mode.APPLY, budget=0.4),  # type: ignore[arg-type]  # a unit: one node of three
+        settings=QUICK,
+    )  # fmt: skip
+    run.run(120.0)
+    assert run.removed == (["n2"] if age > ABANDONED else [])
+
+
+def test_pods_do_not_wait_for_a_node_whose_last_pod_takes_hours_to_end() -> None:
+    """autoscaler#3949: while such a node was drained, its group counted it as one that was on its way."""
+    leaving = pod("s", "slow", node="n1", deleted=when(START))
+    mark = NodeTaint(TO_BE_DELETED, str(START // 1000), "NoSchedule")
+    run = ScalerRun(
+        group("a", desired=1), instance("n1"), node("n1", unschedulable=True, taints=(mark,)), shape(),
+        shape("slow", grace=14_400.0), controller(), controller("slow"), leaving,
+    )  # fmt: skip
+    run.step(pod("p"))
+    run.run(12.0)
+    assert run.grown == [("a", 1, 2)]
+
+
+def test_a_node_that_the_cloud_replaces_by_itself_is_not_replaced_twice() -> None:
+    """autoscaler#4071: a spot instance was gone, its group started the next one, and the autoscaler made the group larger."""
+    run = ScalerRun(
+        group("a", desired=2), *joined("n1"), *joined("n2"), shape(cpu=3000), controller(), pod("p", node="n1"),
+        pod("q", node="n2"),
+    )  # fmt: skip
+    gone = pod("q", node="n2")
+    run.step(NodeInstanceGone(when(run.now), "demo", "a", "n2"), NodeDetailsRemoved(when(run.now), "demo", "n2"),
+             PodPlacementRemoved(when(run.now), "demo", gone.pod), pod("r"))  # fmt: skip
+    run.run(60.0)
+    assert run.grown == []
+    run.step(*joined("n4"), pod("r"))
+    run.run(60.0)
+    assert (run.grown, run.removed) == ([], [])

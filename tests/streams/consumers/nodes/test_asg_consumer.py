@@ -9,7 +9,7 @@ from schemas.decisions.node_updates import RemovalReason, SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import Mode
 from schemas.units import Seconds
-from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
+from schemas.well_known_labels import ABANDONED, DELETION_CANDIDATE, TO_BE_DELETED
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.node_removal import HOOK, RemovalOptions
 from tests.support.asg_scene import CLUSTER, Killed, NodeScene, pod
@@ -280,7 +280,7 @@ def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str
             scene.aws.client().terminate(first)
             expected = ("done", OutcomeDetail.ALREADY_DONE)
         case "foreign":
-            taint = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
+            taint = {"key": TO_BE_DELETED, "value": str(int(scene.at.timestamp())), "effect": "NoSchedule"}
             scene.nodes.nodes["one"] = replace(scene.nodes.nodes["one"], taints=(taint,))
     scene.remove("one", evict=[pod("a"), pod("b")], group=group)
     if why == "another node":
@@ -290,6 +290,16 @@ def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str
     assert scene.ended() == [expected]
     assert scene.nodes.nodes["one"] == before
     assert scene.terminated() == ended_before
+
+
+def test_a_node_whose_removal_others_gave_up_goes(scene: NodeScene) -> None:
+    """autoscaler#5657: the mark of an autoscaler that had ended was taken for its work, whenever a removal was planned."""
+    since = scene.at - timedelta(seconds=ABANDONED)
+    taint = {"key": TO_BE_DELETED, "value": str(int(since.timestamp())), "effect": "NoSchedule"}
+    scene.nodes.nodes["two"] = replace(scene.nodes.nodes["two"], taints=(taint,))
+    scene.remove("two", evict=[pod("z")])
+    scene.run()
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
 
 
 def test_a_node_that_others_cordoned_and_tainted_stays_so_when_the_marks_go(scene: NodeScene) -> None:
