@@ -24,7 +24,7 @@ from agents.logic.replicas.replica_planning import ScalingSituation
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
-from schemas.decisions.replica_plans import LoadForecast, MetricForecast
+from schemas.decisions.replica_plans import LoadForecast, MetricForecast, ScalingMode
 from schemas.ids import DecisionId
 from schemas.names import Place, Workload
 from schemas.policies.ehpa import EhpaChanged, TimeSeriesPredictionChanged
@@ -283,9 +283,13 @@ class Forecaster(PartedState):
         fresh = now - self.settings.samples_within
         samples = {series.identifier: self._sample(series) for series in wanted}
         values = {name: sample.value for name, sample in samples.items() if sample is not None and sample.at >= fresh}
+        pods = self.known.usage.of(target)
+        # For an HPA a pod that has ended well is as busy as can be, and may keep others there for ever. We need not do as HPAs do
+        # where none scales.
+        direct = plan_decisions.carried_out_by(ehpa) is ScalingMode.DIRECT
         situation = ScalingSituation(
             scale.event,
-            self.known.usage.of(target),
+            pods.living if direct else pods,
             self.known.usage.usage.get(target),
             now,
             values,

@@ -272,6 +272,11 @@ class WorkloadPods:
         return len(self.pods)
 
     @cached_property
+    def living(self) -> "WorkloadPods":
+        """Those that have not ended."""
+        return WorkloadPods(pod for pod in self.pods if pod.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED))
+
+    @cached_property
     def columns(self) -> HpaPods:
         """What is known of each pod."""
         pods = self.pods

@@ -1,14 +1,18 @@
 """Where no HPA follows from an EHPA, decisions tell the conditions that one would have, but not in every round."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from agents.engine.turn import Decided
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from schemas.catalogue import Event
 from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused
+from schemas.facts.pods import PodPhase
 from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.scaling import CronTrigger
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, plans, pods, refusals, resumed, scale, scrape
 
 NOW = MONDAY + timedelta(hours=2)
@@ -101,3 +105,28 @@ def test_what_has_to_be_scaled_does_not_wait_for_the_minute() -> None:
     at += timedelta(seconds=15)
     [plan] = plans(scene.run(at, 10, *pods(at, 5), scrape(at, 5, 0.6)))
     assert plan.replicas == 6
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_pods_that_have_ended_keep_no_others_there_but_as_an_hpa_has_it(direct: bool) -> None:
+    """kubernetes#129866: an HPA takes a pod that ended well for one as busy as can be, and never scales down beside it."""
+    scene = ForecasterScene(ForecasterSettings(downscale_window=0.0))  # type: ignore[arg-type]  # a unit
+    policy = ehpa(prediction=None, annotations={"ullage/scaling": "direct"} if direct else {})
+    ended = [replace(each, phase=PodPhase.SUCCEEDED) for each in pods(NOW, 10)[5:]]
+    decided = scene.run(NOW, 60, policy, *pods(NOW, 5), *ended, scrape(NOW, 5, 0.1), scale(NOW, 5))
+    assert plans(decided)[-1].replicas == (1 if direct else 5)
+
+
+def test_a_cron_holds_the_replicas_still() -> None:
+    """keda#6709: between 47 and 50 replicas, up and down, where a cron asked for 45."""
+    cron = CronTrigger("day", "0 1 * * *", "0 5 * * *", 45)
+    policy = ehpa(prediction=None, crons=(cron,), max_replicas=56, annotations={"ullage/scaling": "direct"})
+    scene, now, asked = ForecasterScene(), 56, []
+    for minute in range(60):
+        at = NOW + minute * MINUTE
+        events = (*pods(NOW, 56), policy) if minute == 0 else ()
+        for plan in plans(scene.run(at, 55, *events, scrape(at, 56, 0.1), scale(at, now))):
+            now = plan.replicas
+        asked.append(now)
+    assert asked == sorted(asked, reverse=True)
+    assert asked[-1] == 45
