@@ -1,7 +1,7 @@
 """Which policy a workload has. One form for both kinds of policy: a VPA object, and our own that names many workloads.
 
-A VPA that targets the workload comes first, the oldest of several, then the smaller name. Then comes the policy with the longest
-target. A VPA that another recommender serves governs too: it marks the workload as not ours.
+A VPA that targets the workload comes first: of several one that is not in mode Off, then the oldest, then the smaller name. Then
+comes the policy with the longest target. A VPA that another recommender serves governs too: it marks the workload as not ours.
 """
 
 from bisect import bisect_left, insort
@@ -24,7 +24,7 @@ from schemas.policies.vertical import (
 )
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
-_Entry = tuple[tuple[bool, float, str], str]
+_Entry = tuple[tuple[bool, bool, float, str], str]
 
 
 class TargetedVpas:

@@ -114,9 +114,15 @@ class VpaChanged(ObjectEvent):
         """The name of the recommender that should serve it; the first if there are several."""
         return (self.recommenders or (DEFAULT_RECOMMENDER,))[0]
 
-    def rank(self, recommender: str) -> tuple[bool, float, str]:
-        """If several VPAs have the same target, the lowest rank governs: ours first, then the oldest, then by name."""
-        return (not self.served_by(recommender), self.created.timestamp(), self.name)
+    def rank(self, recommender: str) -> tuple[bool, bool, float, str]:
+        """If several VPAs have the same target, the lowest rank governs.
+
+        Ours come first, then those that change pods, then the oldest, then by name.
+        """
+        # Dashboards make a VPA in mode Off for each workload, and such a one keeps no other from its work upstream, either.
+        boosts = self.boost is not None or any(entry.boost is not None for entry in self.containers)
+        idle = self.update_mode is UpdateMode.OFF and not boosts
+        return (not self.served_by(recommender), idle, self.created.timestamp(), self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class AdmissionIndex:
         governing = self._policies.of(workload)
         if governing is None or governing.policy.foreign:
             return ()
-        # No younger VPA is asked in its place, whatever its mode: recommender, updater and status go by this one.
+        # No other VPA is asked in its place: recommender, updater and status go by this one.
         return [self._vpa(governing, workload, namespace)]
 
     def ranges(self, namespace: str) -> Ranges:

@@ -104,7 +104,7 @@ def _rivalled(vpa: VpaChanged, rival: str) -> str:
     ref = vpa.target_ref
     if not rival or ref is None:
         return ""
-    return f"The targetRef '{ref.kind}/{ref.name}' is governed by the older VPA '{rival}' already"
+    return f"The targetRef '{ref.kind}/{ref.name}' is governed by the VPA '{rival}' already"
 
 
 def _crowded(vpa: VpaChanged) -> str:

@@ -106,7 +106,7 @@ class LimitedWorkloads:
 
 
 NAME = "conditions"
-PROGRAM = 6
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 

@@ -48,7 +48,7 @@ def test_an_unsupported_target_says_why_and_matches_nothing() -> None:
 
 def test_a_second_vpa_of_a_workload_says_which_one_governs_it() -> None:
     found = of(TargetKnowledge(0, (), "web/older"))
-    assert found[0].message == "The targetRef 'Deployment/api' is governed by the older VPA 'web/older' already"
+    assert found[0].message == "The targetRef 'Deployment/api' is governed by the VPA 'web/older' already"
     assert told(found) == [("ConfigUnsupported", "True", ""), (PROVIDED, "False", "")]
     assert told(of(TargetKnowledge(crowded=True))) == [("ConfigUnsupported", "True", ""), (PROVIDED, "False", "")]
 

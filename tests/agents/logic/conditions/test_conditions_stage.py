@@ -114,7 +114,7 @@ def test_of_many_vpas_on_one_target_only_the_first_are_looked_at(monkeypatch: py
     rivals = [vpa(f"v{n}", uid=f"u{n}", created=AT + timedelta(seconds=n)) for n in range(6)]
     first = unsupported(step(stage, START, *rivals))
     crowded = "More than 100 VPAs have the targetRef 'Deployment/api'; this one is not among the oldest and is not looked at"
-    governed = "The targetRef 'Deployment/api' is governed by the older VPA 'web/{}' already"
+    governed = "The targetRef 'Deployment/api' is governed by the VPA 'web/{}' already"
     assert first == {
         "v0": "",
         **dict.fromkeys(("v1", "v2"), governed.format("v0")),
@@ -378,3 +378,16 @@ def test_the_order_of_recommendations_decides_nothing(turns: list[list[Event]], 
         return newest
 
     assert last(shuffled) == last(in_order)
+
+
+def test_a_vpa_in_mode_off_keeps_no_other_from_its_target_and_each_says_how_it_is() -> None:
+    """autoscaler#10135: a dashboard's VPA in mode Off was the older one, and nobody changed the pods of the owner's."""
+    stage = open_stage()
+    shows = vpa("dashboard", uid="u0", created=AT - timedelta(days=1), update_mode=UpdateMode.OFF)
+    governed = "The targetRef 'Deployment/api' is governed by the VPA 'web/{}' already"
+    assert unsupported(step(stage, START, shows, vpa("owners", uid="u1"), said())) == {
+        "dashboard": governed.format("owners"),
+        "owners": "",
+    }
+    off = unsupported(step(stage, START + 1, vpa("owners", uid="u1", update_mode=UpdateMode.OFF)))
+    assert off == {"dashboard": "", "owners": governed.format("dashboard")}

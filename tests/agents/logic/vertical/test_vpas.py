@@ -298,6 +298,8 @@ def test_of_two_vpas_on_a_workload_the_older_governs_then_the_smaller_name() -> 
     later = START + 3 * MINUTE
     gone = VpaRemoved(when(later), "demo", "web", "y")
     assert targets(run(stage, 3, later, policies=[gone]))["app"].cpu == 0.06
+    off = replace(twin, created=when(START - 1), update_mode=UpdateMode.OFF)
+    assert targets(run(stage, 3, later + 3 * MINUTE, policies=[off]))["app"].cpu == 0.06
 
 
 def test_a_change_of_nothing_but_the_status_changes_no_policy() -> None:
@@ -364,6 +366,18 @@ def test_a_checkpoint_is_history_beside_the_live_usage_and_is_loaded_once() -> N
     assert said.because["containers"]["app"]["first"] == "2025-12-24T00:00:00Z"
     stage.step(turn(START + DAY))
     assert stage.usage.aggregates.whole("count")[stage.usage.aggregates.find((API.key, "app", "checkpoint:api"))] == 11_521
+
+
+@pytest.mark.parametrize("hours", [0, 3])
+def test_a_vpa_whose_target_cannot_be_read_for_a_while_loses_nothing_that_is_known(hours: int) -> None:
+    """autoscaler#9891: the history of a checkpoint was thrown away then, and memory fell to what was used since the start."""
+    stage, hour = open_stage(), 60 * MINUTE
+    before = targets(run(stage, 3, policies=[vpa()], pod_changes=[checkpoint(), pod("a", START, labels=APP)]))
+    assert before["app"].memory > GIB
+    unread = vpa(at=when(START + hour), selector=None, unsupported="its target cannot be read now")
+    run(stage, 3, START + hour, policies=[unread])
+    after = targets(run(stage, 3, START + (2 + hours) * hour, policies=[vpa(at=when(START + (2 + hours) * hour))]))
+    assert after["app"].memory == before["app"].memory
 
 
 def test_a_checkpoint_of_another_vpa_or_another_version_is_no_history() -> None:

@@ -239,7 +239,7 @@ def test_of_two_vpas_on_one_workload_the_older_governs_until_it_goes(scene: Stat
     assert consumer.poll_once() == 2
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
     first = server.status("web/late")["conditions"][0]
-    assert first["message"] == "The targetRef 'Deployment/api' is governed by the older VPA 'web/api' already"
+    assert first["message"] == "The targetRef 'Deployment/api' is governed by the VPA 'web/api' already"
     scene.say(VpaRemoved(AT, "demo", "web", "api"))
     consumer.poll_once()
     assert conditions(server.status("web/late")) == {"RecommendationProvided": "True"}
