@@ -16,9 +16,9 @@ MIRROR_POD = "kubernetes.io/config.mirror"
 """An annotation: the pod mirrors a static one of its kubelet."""
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+"""The taint of a node that is being removed; its value is when that began, in seconds since the epoch."""
 ABANDONED = 300.0
 """Seconds after which that taint no longer says that somebody is removing the node, as upstream has it."""
-"""The taint of a node that is being removed; its value is when that began, in seconds since the epoch."""
 DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 """The soft taint of a node that is not needed now."""
 OPTION_TAG = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
