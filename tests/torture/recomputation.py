@@ -195,14 +195,14 @@ def _compare_decisions(report: Report, want: dict[tuple[str, str], Content], fou
         seen[_id(r)].add(_content(r))
     by_adaptive = sum(b"cpu_expert" in (value or b"") for _, _, value, _ in want.values())
     report.figures.update({"decisions": len(want), "decisions by adaptive": by_adaptive, "in topics": len(found)})
-    counts = {
-        "missing": sum(i not in seen for i in want),
-        "two contents": sum(len(c) > 1 for c in seen.values()),
-        "other content": sum(i in want and want[i] not in c for i, c in seen.items()),
-        "extra": sum(i not in want for i in seen),
+    faults = {
+        "missing": [i for i in want if i not in seen],
+        "two contents": [i for i, c in seen.items() if len(c) > 1],
+        "other content": [i for i, c in seen.items() if i in want and want[i] not in c],
+        "extra": [i for i in seen if i not in want],
     }
-    report.figures.update(counts)
-    report.wrong += [f"{n} {what}" for what, n in counts.items() if n]
+    report.figures.update({what: len(ids) for what, ids in faults.items()})
+    report.wrong += [f"{len(ids)} {what}, such as {ids[:3]}" for what, ids in faults.items() if ids]
 
 
 def _compare_state(report: Report, where: str, done: Redone, changelog: list[Record]) -> None:
