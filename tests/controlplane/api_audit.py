@@ -20,7 +20,7 @@ class Change:
 def read(log: Path, namespace: str, resource: str, *, user: str) -> list[Change]:
     """In order. A change is written down a moment after its answer: who waits for the last one uses `wait_for`."""
     lines = log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
-    published = [_change(event) for event in map(json.loads, lines) if event["user"]["username"] == user]
+    published = [_change(event) for event in map(json.loads, lines) if event["user"].get("username") == user]
     return [change for change in published if (change.namespace, change.resource) == (namespace, resource)]
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import yaml
 
 RESIZE = "ullage.test/resize"
+SYNCED = "ullage.test/synced"
+"""An annotation of a pod: when it was to be looked at again."""
 
 _HERE: dict[str, object] = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
 _DIFFERS = (

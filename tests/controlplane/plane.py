@@ -13,7 +13,9 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 import psutil
 import yaml
@@ -21,7 +23,7 @@ from kubernetes import client as official
 
 from tests.controlplane import api_audit, crane_types, flags, kwok_stages, metrics, pki
 from tests.controlplane.api_audit import Change
-from tests.controlplane.api_requests import Asking, wait_for
+from tests.controlplane.api_requests import Asking, Refused, wait_for
 from tests.controlplane.flags import HOST, Place
 from tests.controlplane.program import PlaneError, Program
 from tests.controlplane.world import World
@@ -31,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2] / ".run" / "controlplane"
 _START_WAIT = 90.0
 _STOP_WAIT = 3.0
 _FIRST_POD = 10.0
+_SYNC_EVERY = 15.0
 _PORTS = range(20_000, 32_000)
 _WORKERS = 12
 """Processes of pytest that may choose among different ports."""
@@ -61,14 +64,17 @@ class Plane:
         self.ask = Asking(self.url, self.at.token("admin"), str(self.ca))
         self._etcd = Asking(f"http://{HOST}:{self.at.etcd}", "", None)
         self._make_programs()
+        self._ended = Event()
         try:
             self._launch()
         except BaseException:
             self.stop()
             raise
+        Thread(target=self._sync_pods, daemon=True).start()
 
     def stop(self) -> None:
         """Those that ask first, then the API server, then etcd. Keeps the folder with the logs."""
+        self._ended.set()
         for program in reversed(self.programs[2:]):
             program.ask_to_stop()
         for program in reversed(self.programs):
@@ -137,6 +143,18 @@ class Plane:
     def changes(self, namespace: str, resource: str, *, user: str = "ullage") -> list[Change]:
         """What `user` tried to change there so far, in order, by the API server's own audit log."""
         return api_audit.read(self.at.audit, namespace, resource, user=user)
+
+    def _sync_pods(self) -> None:
+        """Change what has waited long on its node, so that kwok looks at it again."""
+        # A kubelet looks at each of its pods once a minute; kwok, once, and a pod whose first patch fails would wait for ever.
+        while not self._ended.wait(_SYNC_EVERY):
+            before = datetime.now(UTC) - timedelta(seconds=_SYNC_EVERY)
+            with suppress(OSError, Refused):
+                for pod in self.ask.get("/api/v1/pods?fieldSelector=status.phase%3DPending")["items"]:
+                    since = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+                    if pod["spec"].get("nodeName") and since < before:
+                        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+                        self.ask.patch(path, {"metadata": {"annotations": {kwok_stages.SYNCED: before.isoformat()}}})
 
     def _make_programs(self) -> None:
         def program(command: list[str], asking: Asking, path: str) -> Program:
