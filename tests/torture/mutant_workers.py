@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.engine.input_digest import InputDigests
 from agents.run.partition_task import Task, TurnResult
 from schemas.facts.usage import MetricsScraped
 
@@ -18,8 +17,8 @@ def skip_a_sample_after_recovery() -> None:
     """The first scrape after a state was loaded from a changelog lacks its first row."""
     resume, read = Task.resume, Task._read
 
-    def resume_and_forget(self: Task, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
-        resume(self, turn, positions=positions, inputs=inputs)
+    def resume_and_forget(self: Task, *state: Any, **of_it: Any) -> None:
+        resume(self, *state, **of_it)
         vars(self)["skips"] = True
 
     def read_less(self: Task, record: Any, turn: int) -> Any:

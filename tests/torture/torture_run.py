@@ -229,6 +229,9 @@ async def run(options: TortureOptions) -> Report:
     if not settled:
         report.wrong.append("the workers did not reach the last turn")
     report.wrong += run.unexpected_exits()
+    if any(worker.count("cannot be loaded: TypeError") for worker in run.fleet.workers):
+        # A mutant made for older code does that, too, and then shows nothing.
+        report.wrong.append("a worker could not load a checkpoint, for a fault of its code")
     if options.stages == "pipeline":
         report.require(dict(options.minimum))
     _print(run, report, f"{time.monotonic() - began:.0f} s", load.sent["samples"])
