@@ -19,6 +19,10 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+ENDED_PHASES = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+"""Those of a pod that has ended and runs nothing any more."""
+
+
 class ResizeState(StrEnum):
     """What the kubelet reports about an in-place resize; NONE when none is pending."""
 

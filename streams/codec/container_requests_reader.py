@@ -14,7 +14,7 @@ from msgspec import Meta
 from schemas import event_bounds
 from schemas.bounds import MOST_ENTRIES, MOST_NUMBER, MOST_TEXT
 from schemas.decisions.recommendations import Because, MemoryLeak, RequestsRecommended
-from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodDeleted
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores
 from streams import typed_json
@@ -27,7 +27,6 @@ _WHOLE_IN_BOUNDS = Meta(ge=-int(MOST_NUMBER), le=int(MOST_NUMBER))
 _Count = Annotated[int, _WHOLE_IN_BOUNDS]
 _Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 ReachedAmounts = tuple[tuple[float, float], ...]
@@ -219,7 +218,7 @@ class ContainerRequestsReader:
             RequestedAmounts(container.name, _amounts(container.requests), _amounts(container.limits))
             for container in fields.containers
         )
-        return PodContainers(fields.pod.uid, containers, fields.phase not in _ENDED and not fields.leaving)
+        return PodContainers(fields.pod.uid, containers, fields.phase not in ENDED_PHASES and not fields.leaving)
 
 
 def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
@@ -230,7 +229,7 @@ def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
 def _pod_of(event: PodChanged | PodDeleted) -> PodContainers:
     if isinstance(event, PodDeleted):
         return PodContainers(event.pod.uid, ())
-    return PodContainers(event.pod.uid, containers_of(event), event.phase not in _ENDED and not event.leaving)
+    return PodContainers(event.pod.uid, containers_of(event), event.phase not in ENDED_PHASES and not event.leaving)
 
 
 def _reached(because: Because, container: str) -> tuple[ReachedAmounts, ReachedAmounts]:

@@ -22,7 +22,7 @@ from agents.terminal.output_table import OutputForm, Row
 from agents.why import event_descriptions
 from schemas.decisions.replica_plans import LoadForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodDeleted
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
 from streams import reverse_log_reader, truncated_topics
@@ -35,7 +35,6 @@ _REACH = timedelta(hours=8)
 """How far before the newest tick pods and nodes are looked for."""
 _FIXED = ("CronJob", "DaemonSet", "Job", "Node", "Pod")
 """Kinds that nobody scales: nothing has so many replicas as are asked for."""
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 _Usage = dict[tuple[str, str, str], float]
 """By workload, pod and container."""
 NEEDS = ReplicaNeeds()
@@ -57,7 +56,7 @@ class Fleet:
         """The pods that have not ended, by the key of their workload."""
         workloads: dict[str, list[PodChanged]] = {}
         for pod in self.pods.values():
-            if pod.phase not in _ENDED:
+            if pod.phase not in ENDED_PHASES:
                 workloads.setdefault(pod.workload.key, []).append(pod)
         return workloads
 
@@ -145,7 +144,7 @@ def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
     """The nodes that may go, by name, and how many pods of DaemonSets each has."""
     owners: dict[str, list[str]] = {name: [] for name in fleet.nodes}
     for pod in fleet.pods.values():
-        if pod.node in owners and pod.phase not in _ENDED:
+        if pod.node in owners and pod.phase not in ENDED_PHASES:
             owners[pod.node].append(pod.controller.partition("/")[0] or pod.workload.kind)
     return ((name, len(kinds)) for name, kinds in sorted(owners.items()) if fleet_recommendations.idle(kinds))
 

@@ -24,7 +24,7 @@ from agents.logic.replicas.replica_calculator import (
     requests,
 )
 from schemas import times
-from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
 from schemas.units import counted
@@ -274,7 +274,7 @@ class WorkloadPods:
     @cached_property
     def living(self) -> "WorkloadPods":
         """Those that have not ended."""
-        return WorkloadPods(pod for pod in self.pods if pod.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED))
+        return WorkloadPods(pod for pod in self.pods if pod.phase not in ENDED_PHASES)
 
     @cached_property
     def columns(self) -> HpaPods:

@@ -12,14 +12,13 @@ from agents.engine.tables.object_table import ObjectTable
 from schemas import admission_pauses, times
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import ContainerRecommendation
-from schemas.facts.pods import PodChanged, PodPhase, ResizeState
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodPhase, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
 from schemas.policies.vertical import UpdateMode
 
 SIZED = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"})
 """Kinds of controllers that say how many pods they want."""
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 _IN_PLACE_MODES = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 
@@ -158,7 +157,7 @@ class ReplicaGroup:
 def is_there(pod: PodChanged) -> bool:
     """Whether a pod has not ended and is not being deleted."""
     # A pod that is being deleted has a successor already, or needs none.
-    return pod.phase not in _ENDED and not pod.leaving
+    return pod.phase not in ENDED_PHASES and not pod.leaving
 
 
 def is_failing(pod: PodChanged) -> bool:
@@ -196,7 +195,7 @@ def replica_counts(
     """The pods of a workload by controller; `wanted` is asked for what each wants, `begun` for the changes begun of its pods."""
     groups: dict[str, ReplicaCounts] = {}
     for pod in pods:
-        if pod.phase in _ENDED:
+        if pod.phase in ENDED_PHASES:
             continue
         counts = groups.get(pod.controller)
         if counts is None:

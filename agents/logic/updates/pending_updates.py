@@ -20,7 +20,7 @@ from agents.logic.updates.update_constraints import ClusterSituation
 from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times
-from schemas.facts.pods import PodChanged, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodPhase
 from schemas.policies.control import Mode
 
 
@@ -140,7 +140,7 @@ def loop_without_advice(updater: Updater, pod: PodChanged, policy: PolicyRecord)
 
 def _of_itself(pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
     """What holds of a pod whatever is known besides."""
-    if pod.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+    if pod.phase in ENDED_PHASES:
         yield NoChange.ENDED, f"the pod has ended: it is {pod.phase.value}"
     if pod.leaving:
         yield NoChange.LEAVING, "the pod is being deleted"

@@ -16,7 +16,7 @@ from agents.logic.updates.updater_records import PodRecord
 from schemas import pod_requests, times, units
 from schemas.catalogue import Event
 from schemas.facts.nodes import NodeChanged, NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeRemoved, ScalingActivityFailed
-from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.pods import ENDED_PHASES, ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, cluster_of
 from schemas.pod_requests import CPU, MEMORY, ContainerRequests
 
@@ -211,7 +211,6 @@ PlannedRequests = Mapping[str, Amounts]
 """The new requests of a pod's containers."""
 _Size = tuple[float, float]
 """Cores and bytes."""
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 class FreeRooms:
@@ -289,7 +288,7 @@ class FreeRooms:
         self.__dict__["_left"] = left
         waiting = list[PodChanged]()
         for pod in self._pods():
-            if pod.phase in _ENDED:
+            if pod.phase in ENDED_PHASES:
                 continue
             if pod.node in left:
                 left[pod.node] = _less(left[pod.node], requested(pod, {}))

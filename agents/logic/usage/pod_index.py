@@ -11,7 +11,7 @@ from functools import lru_cache
 from sys import intern
 
 from agents.engine.tables.object_table import ObjectTable
-from schemas.facts.pods import PodChanged, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodPhase
 from schemas.policies.vpa import Requirement
 
 UNKNOWN = "?"
@@ -35,9 +35,6 @@ def matches(selector: tuple[Requirement, ...], labels: str) -> bool:
 def met(selector: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Whether labels meet all requirements."""
     return all(requirement.holds(labels.get(requirement.key)) for requirement in selector)
-
-
-OVER = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class PodIndex:
 
     def kinds(self, workload: str) -> set[tuple[str, ...]]:
         """The containers of the pods of a workload that have not ended, once for pods that have the same."""
-        return {pod.containers for pod in self.of(workload) if pod.phase not in OVER}
+        return {pod.containers for pod in self.of(workload) if pod.phase not in ENDED_PHASES}
 
     def names(self, workload: str) -> Iterator[str]:
         """The names of these."""

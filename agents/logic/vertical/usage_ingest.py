@@ -18,13 +18,13 @@ from agents.engine.turn import Recorded
 from agents.logic.governing_policies import Policies
 from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSettings, expire
-from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
+from agents.logic.usage.pod_index import SEED, UNKNOWN, IndexedPod, PodIndex, matches
 from agents.logic.vertical.estimate_rules import entry_of, folding
 from agents.logic.vertical.memory_leaks import RisingMemory
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.bounds import MOST_CONTAINERS, MOST_LABEL_SETS
 from schemas.decisions.recommendations import LeakEnd, OomSource, OomSourceState
-from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import ENDED_PHASES, PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import CheckpointSeen, ContainerOOMKilled
 
@@ -255,9 +255,9 @@ class UsageIngest:
         """Aggregates that may still get samples: a pod runs, or the controller that the VPA names exists."""
         keys: set[RowKey] = set()
         for workload, _, pod in self.pods.all():
-            record = self.policies.of(workload) if pod.phase in OVER else None
+            record = self.policies.of(workload) if pod.phase in ENDED_PHASES else None
             if pod.phase is not PodPhase.PENDING and (
-                pod.phase not in OVER or (record is not None and record.policy.vpa is not None)
+                pod.phase not in ENDED_PHASES or (record is not None and record.policy.vpa is not None)
             ):
                 keys |= {(workload, container, pod.labels) for container in pod.containers}
         return keys
