@@ -196,9 +196,11 @@ def fit(amounts: Floats, containers: Sequence[RowKey], nodes: NodeIndex, pods_kn
     chosen = _choose(sums, clusters, nodes)
     beyond = np.flatnonzero((sums > _rooms(chosen, sums)).any(axis=1)).tolist()
     if beyond:
+        # By workload once, for nodes that are called tiny make this a matter of all workloads.
+        rows = np.split(np.argsort(pods, kind="stable"), np.cumsum(np.bincount(pods))[:-1])
         for number in beyond:
             if kinds := pods_known.kinds(workloads[number]):
-                sums[number] = _most_together(wanted, np.flatnonzero(pods == number), containers, kinds)
+                sums[number] = _most_together(wanted, rows[number], containers, kinds)
         chosen = _choose(sums, clusters, nodes)
     room = _rooms(chosen, sums)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,8 +1,7 @@
 """The few fields of pods and their metrics that matter here, and how they become the cluster port's `Pod` and `PodUsage`.
 
 Raw responses are decoded straight into these structs, at about a hundredth of the cost of the official client's models. Unknown
-fields are ignored. A missing name or a bad quantity raises ValueError (msgspec's errors are of that family) that quotes the path
-or the value.
+fields are ignored. A missing name or a bad quantity raises ValueError, as msgspec's errors are, that quotes the path or value.
 """
 
 from collections.abc import Mapping
@@ -237,7 +236,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         raise ValueError(f"pod '{meta.namespace}/{meta.name}' has no metadata.creationTimestamp")
     statuses = {status.name: status for status in pod.status.container_statuses}
     first = {status.name: status for status in pod.status.init_container_statuses}
-    resize, resize_message = _resize(pod, {**first, **statuses})
+    resize, resize_message = _resize(pod)
     boosted = _boosted(pod)
     containers = tuple(_container(container, statuses.get(container.name)) for container in pod.spec.containers)
     asked = {c.name: quantities.read_amounts(c.resources.requests or {}) for c in pod.spec.containers}
@@ -380,19 +379,20 @@ _RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
 """What the conditions of a resize say by their reasons; any other reason is unknown."""
 
 
-def _has_all(spec: PodSpec, statuses: Mapping[str, ContainerStatus]) -> bool:
+def _has_all(spec: PodSpec, status: PodStatus) -> bool:
     """Whether each container has what it asks for, so that nothing waits, whatever condition the kubelet left there."""
+    given = {seen.name: seen.resources for seen in (*status.init_container_statuses, *status.container_statuses)}
     runs = (*spec.containers, *(first for first in spec.init_containers if first.restart_policy == _ALWAYS))
-    pairs = [(own.resources, statuses[own.name].resources) for own in runs if own.name in statuses]
+    pairs = [(own.resources, given.get(own.name)) for own in runs]
     has = all(now and (_read(now.requests), _read(now.limits)) == (_read(own.requests), _read(own.limits)) for own, now in pairs)
-    return has and len(pairs) == len(runs) > 0 and spec.resources is None  # of the pod's own nobody tells what is in force
+    return has and len(runs) > 0 and spec.resources is None  # of the pod's own nobody tells what is in force
 
 
-def _resize(pod: PodObject, statuses: Mapping[str, ContainerStatus]) -> tuple[ResizeState, str]:
+def _resize(pod: PodObject) -> tuple[ResizeState, str]:
     """From the first resize condition that is true."""
     for condition in pod.status.conditions:
         states = _RESIZE_STATES.get(condition.type)
-        if states is None or condition.status != "True" or (condition.type == _PENDING and _has_all(pod.spec, statuses)):
+        if states is None or condition.status != "True" or (condition.type == _PENDING and _has_all(pod.spec, pod.status)):
             continue
         if 0 < condition.observed_generation < pod.metadata.generation:  # it is about an earlier spec
             return ResizeState.IN_PROGRESS, "the kubelet has not looked at the newest request yet"
