@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.controlplane.api_requests import PATIENCE, Asking, Refused, wait_for
+from tests.controlplane.api_requests import Asking, Refused, wait_for
 
 _numbers = itertools.count(1)
 VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/{}/verticalpodautoscalers"
@@ -58,7 +58,6 @@ class World:
         spec: Mapping[str, object] | None = None,
         annotations: Mapping[str, str] | None = None,
         wait: bool = True,
-        timeout: float = PATIENCE,
     ) -> list[Any]:
         """Make it; its pods once all run. Labels: `app=NAME`. `spec` adds to the pod's spec, `annotations` to the pod's."""
         listed = [{"name": key, "image": "x", "resources": value} for key, value in (containers or {"app": SMALL}).items()]
@@ -70,14 +69,14 @@ class World:
             "template": {"metadata": metadata, "spec": pod},
         }
         self.ask.post(self.path("deployments"), {"metadata": {"name": name}, "spec": whole})
-        return self.running(name, replicas, timeout=timeout) if wait else []
+        return self.running(name, replicas) if wait else []
 
     def pods(self, app: str) -> list[Any]:
         """The pods with label `app`, by name, leaving ones, too."""
         found = self.ask.get(f"{self.path('pods')}?labelSelector=app%3D{app}")["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def running(self, app: str, count: int, *, timeout: float = PATIENCE) -> list[Any]:
+    def running(self, app: str, count: int) -> list[Any]:
         """Exactly `count` running pods with label `app`, waited for."""
 
         def all_run() -> list[Any] | None:
@@ -91,7 +90,7 @@ class World:
             return [(pod["metadata"]["name"], pod["spec"].get("nodeName"), pod["status"]) for pod in self.pods(app)] + conditions
 
         awaited = f"{count} pods of '{app}' run in '{self.namespace}'"
-        return wait_for(all_run, timeout=timeout, what=awaited, instead=instead) if count else []
+        return wait_for(all_run, what=awaited, instead=instead) if count else []
 
     def vpa(self, name: str, target: str, *, kind: str = "Deployment", spec: Mapping[str, object] | None = None) -> Any:
         """A VPA of the upstream type on `kind`/`target`; `spec` adds to its spec."""
