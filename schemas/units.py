@@ -62,6 +62,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def counted_are(number: int, noun: str) -> str:
+    """The same with its verb, as `1 pod is` and `2 pods are`."""
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
 def amount_text(resource: str, amount: float) -> str:
     """An amount of a resource, or of what a quota bounds, for people: cores, bytes, or pieces of anything else."""
     kind = resource.rpartition(".")[2]

@@ -16,7 +16,7 @@ from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
 from agents.settings.loading import LoadedSettings
 from agents.terminal.output import data, note
-from schemas.units import counted
+from schemas.units import counted_are
 from streams.codec.container_requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 
@@ -95,7 +95,7 @@ def _gate(rows: Iterable[RecommendedContainer], flags: ScanFlags) -> int:
         return 0
     worst = sum(_RISKS.index(row.risk) >= _RISKS.index(flags.fail_on) for row in rows)
     if worst:
-        note(f"{counted(worst, 'container')} {'is' if worst == 1 else 'are'} at {flags.fail_on} risk or more (--fail-on)")
+        note(f"{counted_are(worst, 'container')} at {flags.fail_on} risk or more (--fail-on)")
     return GATE if worst else 0
 
 

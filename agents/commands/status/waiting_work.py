@@ -72,7 +72,7 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     for _shape, refused in sorted(waiting.items()):
         subject = refused.subject
         what = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
-        number = f"{counted(refused.count, 'pod')}" if refused.count else "pods"
+        number = counted(refused.count, "pod") if refused.count else "pods"
         yield StatusRow("pods", what, "waiting", f"cluster '{refused.cluster}'; {number}: {refused.reason}", warns=True)
 
 

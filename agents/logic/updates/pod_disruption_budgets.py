@@ -12,7 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from schemas.catalogue import Event
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery
 from schemas.facts.update_facts import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.units import counted
+from schemas.units import counted_are
 
 _OF_ONE_POD = frozenset(
     {
@@ -127,7 +127,7 @@ def objection(budgets: Sequence[BudgetRecord], *, begun: Mapping[str, int], read
         if not budget.expected:
             why = "its status counts no pods, as that of a budget whose controller finds no scale of their owner"
             return f"PodDisruptionBudget '{budget.name}' allows no eviction now: {why}. Its condition DisruptionAllowed says why"
-        also = f", and {counted(planned, 'eviction')} {'is' if planned == 1 else 'are'} planned" if planned else ""
+        also = f", and {counted_are(planned, 'eviction')} planned" if planned else ""
         return f"PodDisruptionBudget '{budget.name}' allows no eviction now: {healthy}{also}"
     return None
 

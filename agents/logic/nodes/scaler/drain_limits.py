@@ -12,7 +12,7 @@ from agents.logic.nodes.cluster.outdated_nodes import NoticeOf
 from agents.logic.nodes.removal.node_replacements import ReplacementRequest
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.decisions.node_updates import RefusalCode
-from schemas.units import Fraction, counted
+from schemas.units import Fraction, counted_are
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,7 @@ class DrainLimits:
     def objection(self, group: str, *, broken: bool) -> Objection | None:
         """Why no drain of a further node may begin."""
         if self.drains >= self.most:
-            are = "is" if self.drains == 1 else "are"
-            reason = f"no further node is drained while {counted(self.drains, 'node')} {are} being removed"
+            reason = f"no further node is drained while {counted_are(self.drains, 'node')} being removed"
             return Objection(RefusalCode.DRAINS, reason)
         # A broken node is away already, so that no budget holds its repair.
         held = None if broken else self.budget.objection(self.headcount, group)

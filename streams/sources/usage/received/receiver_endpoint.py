@@ -18,7 +18,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from schemas.units import Bytes, Seconds, counted
+from schemas.units import Bytes, Seconds, counted_are
 from streams.errors import BadInput
 from streams.serving.https_server import LATE_ANSWER, LateAnswer, read_body
 from streams.sources.usage.promql import MetricNames
@@ -192,11 +192,7 @@ class ReceiverEndpoint:
 
 def _bad(counts: Counter[str], fault: str) -> str:
     """What was wrong with samples of a request, as a sentence for its sender; empty where nothing was."""
-    words = [
-        f"{counted(counts[word], 'sample')} {'is' if counts[word] == 1 else 'are'} {word.replace('_', ' ')}"
-        for word in _BAD
-        if counts[word]
-    ]
+    words = [f"{counted_are(counts[word], 'sample')} {word.replace('_', ' ')}" for word in _BAD if counts[word]]
     if counts["malformed"]:
         words.append(fault)
     return "; ".join(words)
