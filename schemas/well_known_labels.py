@@ -36,6 +36,12 @@ NODE_OPT_OUTS = ((SCALE_DOWN_DISABLED, "true"), (DO_NOT_DISRUPT, "true"))
 """What asks to leave a node where it is: scale-down, replacement and consolidation obey the same list."""
 
 
+def is_leaving(since: float, now: float) -> bool:
+    """Whether a taint of that time says that somebody is removing the node now; both in seconds since the epoch."""
+    # A time far ahead is no removal's: it would keep the node out of service until then, and everybody else waiting for its end.
+    return abs(now - since) < ABANDONED
+
+
 def opted_out(annotations: Mapping[str, str], ways: Sequence[tuple[str, str]]) -> str:
     """The annotation by which a pod or a node asks to be left alone, as `name=value`; empty if it does not ask."""
     return next((f"{name}={value}" for name, value in ways if annotations.get(name) == value), "")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from schemas.decisions.node_updates import SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail, Result
-from schemas.well_known_labels import ABANDONED, DELETION_CANDIDATE, TO_BE_DELETED
+from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED, is_leaving
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
 from streams.consumers.executing.handler import ActPermit, HandlerResult
@@ -55,7 +55,7 @@ def foreign(node: DrainableNode, now: datetime) -> bool:
     """Whether somebody else, such as upstream's autoscaler, is removing the node."""
     since = None if MARK in node.labels else _since(node)
     # An autoscaler that ended in the middle leaves its taint, and nobody would ever remove the node.
-    return since is not None and (now - since).total_seconds() < ABANDONED
+    return since is not None and is_leaving(since.timestamp(), now.timestamp())
 
 
 def leaves(node: DrainableNode, now: datetime) -> bool:

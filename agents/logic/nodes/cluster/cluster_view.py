@@ -29,7 +29,7 @@ from schemas.facts.nodes import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
 from schemas.policies.control import Mode
-from schemas.well_known_labels import ABANDONED, OPTION_TAG
+from schemas.well_known_labels import OPTION_TAG, is_leaving
 
 DYING = frozenset(
     ("Terminated", "Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching", "Detached")
@@ -229,7 +229,7 @@ class _NodeLook:
         """Since when others remove a node."""
         # A taint that somebody left behind must not count as a removal for ever: the next drain would wait for its end.
         since = made.leaving
-        return since if since is not None and since + ABANDONED > self.now else None
+        return since if since is not None and is_leaving(since, self.now) else None
 
 
 def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:

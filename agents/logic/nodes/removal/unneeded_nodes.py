@@ -22,7 +22,7 @@ from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, 
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.topology_counts import Counts
 from schemas.pod_requests import CPU, MEMORY
-from schemas.well_known_labels import ABANDONED
+from schemas.well_known_labels import is_leaving
 
 
 class StayReason(StrEnum):
@@ -185,7 +185,7 @@ class ScaleDown:
             (StayReason.GROUP_KEPT, group is not None and bool(group.kept)),
             (StayReason.GROUP_OUT, group is not None and group.out),
             (StayReason.RECENT, node.name in self.failed),
-            (StayReason.DELETING, node.deleting is not None and node.deleting + ABANDONED > now),
+            (StayReason.DELETING, node.deleting is not None and is_leaving(node.deleting, now)),
             (StayReason.DISABLED, node.disabled),
             (StayReason.NOT_AUTOSCALED, group is None),
             (StayReason.UNREADY_DISABLED, not node.ready and not self.settings.unready_too),

@@ -292,9 +292,10 @@ def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str
     assert scene.terminated() == ended_before
 
 
-def test_a_node_whose_removal_others_gave_up_goes(scene: NodeScene) -> None:
+@pytest.mark.parametrize("age", [ABANDONED, -ABANDONED])
+def test_a_node_whose_removal_others_gave_up_goes(scene: NodeScene, age: float) -> None:
     """autoscaler#5657: the mark of an autoscaler that had ended was taken for its work, whenever a removal was planned."""
-    since = scene.at - timedelta(seconds=ABANDONED)
+    since = scene.at - timedelta(seconds=age)
     taint = {"key": TO_BE_DELETED, "value": str(int(since.timestamp())), "effect": "NoSchedule"}
     scene.nodes.nodes["two"] = replace(scene.nodes.nodes["two"], taints=(taint,))
     scene.remove("two", evict=[pod("z")])
