@@ -310,13 +310,14 @@ class SimulatedCluster:
 
     def _create(self, deployment: SimulatedDeployment) -> SimulatedPod:
         self._born += 1
-        # an identity follows from seed and number alone: same calls, same uids
+        # an identity follows from seed, number and the cluster's name: same calls, same uids, and never those of another cluster
         digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
+        uid = uuid.UUID(bytes=hashlib.blake2b(digest, digest_size=16, key=self.name.encode()[:64]).digest(), version=4)
         template = _template_hash(deployment)
         replica_set = replica_set_of(deployment)
         pod = SimulatedPod(
             deployment=deployment,
-            name=PodName(deployment.namespace, f"{replica_set}-{_letters(digest[:5])}", str(uuid.UUID(bytes=digest, version=4))),
+            name=PodName(deployment.namespace, f"{replica_set}-{_letters(digest[:5])}", str(uid)),
             replica_set=replica_set,
             template_hash=template,
             created=self.now,

@@ -106,7 +106,7 @@ class LimitedWorkloads:
 
 
 NAME = "conditions"
-PROGRAM = 7
+PROGRAM = 8
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 

@@ -153,8 +153,8 @@ class TargetIndex:
         if before != after:
             self._count(before, -1)
             self._count(after, 1)
-        if kills != former:
-            # A pod keeps its uid when another controller adopts it, so kills may have to leave one workload for another.
+        if kills or former:
+            # A pod keeps its uid when another controller adopts it, so its kills have to leave one workload for another.
             self._note_kills(uid, before or after, after if kills else "")
         if after:
             self.pods.upsert(uid, PodOfWorkload(after, kills))

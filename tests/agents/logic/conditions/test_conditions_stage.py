@@ -314,6 +314,21 @@ def test_what_a_vpa_says_of_itself_is_not_said_of_its_workload_and_what_nobody_g
     assert limits(stage, START + 20 * minute, VerticalPolicyRemoved(AT, "demo/web/*")) == [("x", "")]
 
 
+def test_a_pod_that_another_controller_adopts_takes_its_kills_along() -> None:
+    stage, minute = open_stage(), 60_000
+    policy = VerticalPolicyChanged(AT, "demo/web/*", "1", UpdateMode.OFF)
+    assert limits(stage, START, policy, killed("p", "x", 0)) == []
+    assert limits(stage, START + 16 * minute, killed("p", "x", 16)) == [("x", "UpdateMode")]
+    adopted = killed("p", "y", 16)
+    assert limits(stage, START + 17 * minute, adopted) == [("x", ""), ("y", "UpdateMode")]
+    resumed = open_stage()
+    for chunk in stage.chunks():
+        resumed.load(chunk, stage.dump(chunk))
+    for each in (stage, resumed):
+        assert limits(each, START + 18 * minute, gone("p", "y")) == [("y", "")]
+        assert each.targets.killed() == []
+
+
 events = st.lists(
     st.builds(
         vpa,
@@ -327,7 +342,7 @@ events = st.lists(
     | st.builds(VerticalPolicyChanged, st.just(AT), st.just("demo/*"), st.just("1"), st.sampled_from(UpdateMode))
     | st.builds(VerticalPolicyRemoved, st.just(AT), st.just("demo/*"))
     | st.builds(pod, st.sampled_from("pq"), st.sampled_from(TARGETS))
-    | st.builds(killed, st.sampled_from("pq"), st.sampled_from(TARGETS), st.integers(-30, 300))
+    | st.builds(killed, st.sampled_from("pq"), st.sampled_from(TARGETS), st.sampled_from([-30, 0, 16, 60, 300]))
     | st.builds(gone, st.sampled_from("pq"), st.just("x"))
     | st.builds(ended, st.sampled_from(TARGETS), st.integers(-30, 300), st.none() | st.just(1 << 20), st.sampled_from(PodPhase))
     | st.builds(SourceReported, st.just(AT), st.just("demo"), st.just("kube"), st.sampled_from([(), ("pod-changes",)]))
