@@ -42,6 +42,7 @@ def verdict(
                 asked = as_asked({one.container: one.target for one in event.containers})
                 recommended.append(Recommended(event.workload.key, asked, at))
     created = [replace(pod, came=pod.uid in cluster.came) for pod in list(cluster.created)]
+    history.deleted.update(cluster.deleted)
     figures, wrong = judge(list(plans.values()), answers, list(cluster.acts), history)
     more, also = judge_admission(created, recommended, patches, history)
     return figures + more, [*wrong, *also, *cluster.excess]

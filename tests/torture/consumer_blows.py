@@ -59,9 +59,9 @@ class ConsumerBlows:
             if code is not None:
                 self.done["died between act and outcome" if code == 9 else f"consumer exit {code}"] += 1
 
-    async def acts(self, more: int, most: float) -> None:
-        """Wait until so many more acts were done to the first cluster, but not for ever."""
-        until, acts = time.monotonic() + most, self.clusters[0].cluster.acts
+    async def acts(self, more: int, most: float, cluster: TortureCluster | None = None) -> None:
+        """Wait until so many more acts were done to a cluster, the first if none is named, but not for ever."""
+        until, acts = time.monotonic() + most, (cluster or self.clusters[0]).cluster.acts
         enough = len(acts) + more
         while len(acts) < enough and time.monotonic() < until:
             await self.rest(0.2)
@@ -99,11 +99,16 @@ class ConsumerBlows:
         An instance may die by itself in that moment, and then takes the Lease again when it is back; then once more.
         """
         async with self.broker_needed:  # a client that slept through a broker's end waits 40 s before it looks again
-            for _ in range(FREEZES):
-                if await self._taken_from_frozen(self.clusters[0]):
-                    self.done["take-overs"] += 1
-                    break
+            for cluster in self._contested():
+                for _ in range(FREEZES):
+                    if await self._taken_from_frozen(cluster):
+                        self.done["take-overs from a mutant" if cluster.mutant else "take-overs"] += 1
+                        break
         await self.rest(3.0)
+
+    def _contested(self) -> list[TortureCluster]:
+        """The clusters with more than one instance."""
+        return [cluster for cluster in self.clusters if sum(cluster in consumers.clusters for consumers in self.instances) > 1]
 
     async def _taken_from_frozen(self, cluster: TortureCluster) -> bool:
         """Freeze who holds the Lease for as long as another needs to take it and to act; whether another did."""
@@ -124,7 +129,7 @@ class ConsumerBlows:
             return False
         taken = cluster.holder() != holder
         if taken:
-            await self.acts(3, EXPIRES)
+            await self.acts(3, EXPIRES, cluster)
         frozen.thaw()
         return taken
 

@@ -98,6 +98,8 @@ class ConsumerHistory:
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
     wakes: list[float] = field(default_factory=list)
     """When it went on after it had been frozen: what it was sending then goes out late, one request of each kind."""
+    deleted: dict[str, float] = field(default_factory=dict)
+    """When somebody else deleted a pod, by its uid."""
     off_since: float = math.inf
     """From when on policies leave all pods alone, new ones too."""
 
@@ -125,8 +127,10 @@ def judge(
     wrong += [f"{act} was done under a pause" for pause in history.pauses for act in pause.breaches(acts)]
     for plan, act in carried_out:
         wrong += () if id(act) in late else _forbidden(plan, act, first.get(plan.id), history)
-    wrong += [f"{a.decision} is called done, but the cluster does not show it" for a in _undone(plans, answers, acts)]
-    wrong += _made_up({plan.id: plan for plan in plans}, answers, acts, history.pauses)
+    wrong += [
+        f"{a.decision} is called done, but the cluster does not show it" for a in _undone(plans, answers, acts, history.deleted)
+    ]
+    wrong += _made_up({plan.id: plan for plan in plans}, answers, acts, history)
     ids, counts = {plan.id for plan in plans}, Counter(answer.decision for answer in answers)
     repeated = Counter(a.decision for a in answers if any(0 <= a.at - wake <= WOKEN_WITHIN for wake in history.wakes))
     wrong += [f"decision {i} has {n} outcomes" for i, n in counts.items() if n > 1 + bool(repeated[i])]
@@ -185,7 +189,9 @@ def _forbidden(plan: Plan, act: Act, answer: Answer | None, history: ConsumerHis
         yield f"{act} was done, but its outcome is '{answer.result.value}': {answer.reason}"
 
 
-def _made_up(plans: Mapping[str, Plan], answers: Sequence[Answer], acts: Sequence[Act], pauses: Sequence[Pause]) -> Iterable[str]:
+def _made_up(
+    plans: Mapping[str, Plan], answers: Sequence[Answer], acts: Sequence[Act], history: ConsumerHistory
+) -> Iterable[str]:
     """Reasons for not doing it that are not true."""
     for answer in answers:
         plan = plans.get(answer.decision)
@@ -196,18 +202,24 @@ def _made_up(plans: Mapping[str, Plan], answers: Sequence[Answer], acts: Sequenc
             if answer.event_time <= plan.void_after:
                 yield f"{says} it was not void before {plan.void_after}"
         elif "is paused" in answer.reason:
-            if not any(pause.begin <= answer.at <= pause.end + PAUSE_KNOWN for pause in pauses):
+            if not any(pause.begin <= answer.at <= pause.end + PAUSE_KNOWN for pause in history.pauses):
                 yield f"{says} there was no pause"
-        elif not any(act.uid == plan.uid and plan.at - CHANGED_SINCE <= act.at <= answer.at for act in acts):
+        elif history.deleted.get(plan.uid, math.inf) > answer.at and not any(
+            act.uid == plan.uid and plan.at - CHANGED_SINCE <= act.at <= answer.at for act in acts
+        ):
             yield f"{says} nobody had changed the pod"
 
 
-def _undone(plans: Sequence[Plan], answers: Sequence[Answer], acts: Sequence[Act]) -> Iterable[Answer]:
+def _undone(
+    plans: Sequence[Plan], answers: Sequence[Answer], acts: Sequence[Act], deleted: Mapping[str, float]
+) -> Iterable[Answer]:
     """Answers that say done without the cluster showing it: the pod is not gone, or was not last asked for these amounts."""
     of = {plan.id: plan for plan in plans}
     for answer in answers:
         plan = of.get(answer.decision)
         if plan is None or not _is_done(answer):
+            continue
+        if plan.action is Action.EVICT and deleted.get(plan.uid, math.inf) <= answer.at:
             continue
         before = [act for act in acts if act.uid == plan.uid and act.at <= answer.at and act.action is plan.action]
         if not before or max(before, key=lambda act: act.at).asked != plan.asked:

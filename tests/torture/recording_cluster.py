@@ -25,6 +25,8 @@ class RecordingCluster(SimulatedCluster):
     """Remembers what it accepted, and what its new pods were given. `clock` gives seconds of real time."""
 
     acts: list[Act]
+    deleted: dict[str, float]
+    """When somebody else deleted a pod, by its uid."""
     created: list[NewPod]
     came: set[str]
     """Uids of pods that were there."""
@@ -38,7 +40,7 @@ class RecordingCluster(SimulatedCluster):
 
     def reviewed_by(self, ask: Callable[[bytes], bytes | None]) -> None:
         """Ask a webhook for each new pod; None is no answer, and lets the pod through as it is."""
-        self.acts, self.created, self.came = [], [], set()
+        self.acts, self.deleted, self.created, self.came = [], {}, [], set()
 
         def admit(pod: Pod) -> Patch:
             answers: list[bytes | None] = []
@@ -67,7 +69,9 @@ class RecordingCluster(SimulatedCluster):
         self.came.update(pod.name.uid for pod in self.pods_by_name.values())
         pods = [pod for pod in self.pods_by_name.values() if pod.deployment is self.deployments[0]]
         if self.deletes is not None and self._now % self.deletes == 0 and pods:
-            self._lose(min(pods, key=lambda pod: (pod.created, pod.name.name)))
+            oldest = min(pods, key=lambda pod: (pod.created, pod.name.name))
+            self._lose(oldest)
+            self.deleted[oldest.name.uid] = self.clock()
 
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         with self.lock:

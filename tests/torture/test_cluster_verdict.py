@@ -34,7 +34,7 @@ def test_an_act_and_its_outcome_may_be_of_the_same_millisecond(after_us: int, wr
     )
     records = [stored(plan, "pod-updates", WEB.key, 100_000), stored(done, "outcomes", WEB.cluster, 101_000)]
     act = Act(Action.EVICT, POD.uid, (), 101.0 + after_us / 1e6, START)
-    cluster: Any = SimpleNamespace(name="west", acts=[act], created=[], excess=())
+    cluster: Any = SimpleNamespace(name="west", acts=[act], deleted={}, created=[], excess=())
     figures, says = verdict(cluster, records, CODEC, ConsumerHistory())
     assert figures["acts"] == 1
     assert len(says) == wrong, says

@@ -65,6 +65,15 @@ def test_a_reason_that_the_cluster_bears_out_is_fine() -> None:
     wrong([PLAN, other[0]], [other[2], answer("p1", Result.REFUSED, "it moved: the pod is gone", 102.0)], [other[1]])
 
 
+def test_a_pod_that_somebody_else_deleted_is_gone_and_no_reason_to_resize_it() -> None:
+    gone, moved = ConsumerHistory(deleted={"u1": 111.0}), answer("p1", Result.REFUSED, "it moved: the pod is gone", 112.0)
+    wrong([EVICTION], [answer("e1", Result.DONE, "gone", 112.0)], [], gone)
+    wrong([EVICTION], [answer("e1", Result.DONE, "gone", 110.5)], [], gone, says="the cluster does not show it")
+    wrong([PLAN], [moved], [], gone)
+    wrong([PLAN], [replace(moved, at=110.5)], [], gone, says="nobody had changed the pod")
+    wrong([PLAN], [replace(DONE, at=112.0)], [], gone, says="the cluster does not show it")
+
+
 def test_one_request_of_each_kind_may_go_out_when_a_consumer_wakes_up() -> None:
     expired = answer("p1", Result.EXPIRED, "void since then", 150.0)
     late = replace(ACT, at=160.5, event_time=LATE)

@@ -15,6 +15,7 @@ from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
 from agents.settings.all_settings import LogSettings, TopicSettings, WorkerSettings
 from streams.broker import Broker, BrokerSettings
+from streams.consumers.executing.holder_lease import HolderLease
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
@@ -23,6 +24,7 @@ from tests.support.slow_machines import SLOWER
 from tests.torture import fast_pipeline_settings, faulty_worker, kafka_topics, recomputation
 from tests.torture.consumer_blows import ConsumerBlows
 from tests.torture.generated_load import Clock, Load, keep_sending
+from tests.torture.mutant_consumers import MUTANTS
 from tests.torture.recomputation import Report
 from tests.torture.torture_cluster import INSTANCES, TortureCluster
 from tests.torture.torture_consumers import TortureConsumers
@@ -69,8 +71,12 @@ class Run:
             self.clusters.append(cluster)
         for instance in range(INSTANCES):
             self._start_consumers(self.clusters[:1], instance, die=0.02)
-        if self.clusters[1:]:
-            self._start_consumers(self.clusters[1:], 0, die=0.0)
+        mutants = self.clusters[1:]
+        # What is wrong with a Lease shows where two instances want it.
+        contested = [cluster for cluster in mutants if MUTANTS[cluster.mutant].lease is not HolderLease]
+        for instance, clusters in enumerate((mutants, contested)):
+            if clusters:
+                self._start_consumers(clusters, instance, die=0.0)
 
     def _start_consumers(self, clusters: list[TortureCluster], instance: int, *, die: float) -> None:
         log = self.folder / f"consumers-{clusters[0].name}.log"
