@@ -103,7 +103,7 @@ def consumers(told: Mapping[str, Any], cluster: Mapping[str, Any], stop: threadi
 
     def lease(action: Action) -> HolderLease:
         identity = f"{cluster['identity']}{os.getpid()}"
-        return HolderLease(
+        return parts.lease(
             leases(Api(api(cluster["leases"]), timeout=LEASE_TIMEOUT), "ullage"), f"ullage-{action.value}", identity
         )
 

@@ -65,15 +65,14 @@ class Run:
         """Simulated clusters and their consumers, for stages that decide about pods; two instances for the sound one."""
         mutants = {SOUND: "", **{f"mutant-{mutant}": mutant for mutant in self.options.consumer_mutants}}
         for name, mutant in mutants.items():
-            size = 2 if mutant else self.options.deployments
+            size = 2 if mutant and not _wants_a_rival(mutant) else self.options.deployments
             cluster = TortureCluster(name, self.broker.bootstrap, self.topics, self.clock(), size, mutant)
             cluster.open()
             self.clusters.append(cluster)
         for instance in range(INSTANCES):
             self._start_consumers(self.clusters[:1], instance, die=0.02)
         mutants = self.clusters[1:]
-        # What is wrong with a Lease shows where two instances want it.
-        contested = [cluster for cluster in mutants if MUTANTS[cluster.mutant].lease is not HolderLease]
+        contested = [cluster for cluster in mutants if _wants_a_rival(cluster.mutant)]
         for instance, clusters in enumerate((mutants, contested)):
             if clusters:
                 self._start_consumers(clusters, instance, die=0.0)
@@ -198,6 +197,11 @@ class Run:
     def close(self) -> None:
         for cluster in self.clusters:
             cluster.close()
+
+
+def _wants_a_rival(mutant: str) -> bool:
+    """Whether what is wrong with it shows only where two instances want one Lease."""
+    return MUTANTS[mutant].lease is not HolderLease
 
 
 def say(line: str) -> None:
