@@ -149,7 +149,9 @@ class KafkaDay:
         pause = None if self.trace is not None else OperatorsPause(self.day, self.log.append)
         while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
             self.children.check()
-            watcher.poll_once(wait=_LOOK)
+            # a look now and then, because one that waits would be made anew for each record
+            time.sleep(_LOOK)
+            watcher.catch_up()
             if pause is not None:
                 pause.keep(watcher.state.at)
             yield watcher.state
@@ -166,7 +168,8 @@ class KafkaDay:
         self.children.stop_one("clock")
         until, latest = time.monotonic() + _AFTERWARDS, time.monotonic() + _STARTING
         while (now := time.monotonic()) < until:
-            watcher.poll_once(wait=_LOOK)
+            time.sleep(_LOOK)
+            watcher.catch_up()
             yield watcher.state
             # as long as one is behind, but not for ever: a stuck worker must not keep the demo open
             if now < latest and any(_is_behind(port) for port in self._health):

@@ -313,13 +313,12 @@ class SimulatedCluster:
         # an identity follows from seed, number and the cluster's name: same calls, same uids, and never those of another cluster
         digest = hashlib.blake2b(f"{self._seed}/{self._born}".encode(), digest_size=16).digest()
         uid = uuid.UUID(bytes=hashlib.blake2b(digest, digest_size=16, key=self.name.encode()[:64]).digest(), version=4)
-        template = _template_hash(deployment)
         replica_set = replica_set_of(deployment)
         pod = SimulatedPod(
             deployment=deployment,
             name=PodName(deployment.namespace, f"{replica_set}-{_letters(digest[:5])}", str(uid)),
             replica_set=replica_set,
-            template_hash=template,
+            template_hash=_template_hash(deployment),
             created=self.now,
             # a seed for each container of a pod, so that they do not move in step
             containers=[new_container(t, int.from_bytes(digest[:6]) + i) for i, t in enumerate(deployment.containers)],
