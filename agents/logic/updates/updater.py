@@ -351,7 +351,8 @@ class Updater(PartedState):
             unboosts=situation.unboosts,
             before=self.missing.before(situation.workload) if planned.action is Action.EVICT else PodsBefore(),
         )
-        history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
-        self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)
+        pod = situation.pod.fact
+        requests = {container.name: container.requests for container in pod.containers}
+        self.clusters.histories.upsert(pod.pod.uid, situation.history.with_plan(opened, situation.now, requests))
         cluster, since = cluster_of(situation.workload), self._interval_start(situation.now)
         self.clusters.made.upsert(cluster, self._planned(cluster, since).one_more(planned.action))

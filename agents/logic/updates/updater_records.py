@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import isclose
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
@@ -71,15 +72,20 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class RefusedResize:
-    """The last resize of a pod that came to nothing: in turn `at`, for this reason, as the `count`th in a row."""
+    """The last resize of a pod that came to nothing: in turn `at`, for this reason, as the `count`th in a row.
+
+    `undone`: it was in force, and somebody else changed the pod again.
+    """
 
     at: int
     reason: str
     count: int
+    undone: bool = False
 
     def pause(self) -> float:
-        """Seconds until the next one is tried: a minute, twice as many after each further refusal, up to an hour."""
-        return doubled(60.0, self.count, longest=3600.0)
+        """Seconds until the next one is tried: a minute, twice as many after each further one, up to an hour (undone: a day)."""
+        # A refusal may end with a quota; whoever undoes each resize goes on until people end it.
+        return doubled(60.0, self.count, longest=86_400.0 if self.undone else 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class PodHistory:
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
     pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
-    plan was to end; `refused`: its last resizes, if they came to nothing.
+    plan was to end; `refused`: its last resizes, if they came to nothing; `gave`: what the last one that was done asked for.
     """
 
     plan: OpenPlan | None = None
@@ -99,6 +105,24 @@ class PodHistory:
     unboosted: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     refused: RefusedResize | None = None
+    gave: Mapping[str, Amounts] = field(default_factory=dict)
+
+    def with_plan(self, plan: OpenPlan, now: int, requests: Mapping[str, Amounts]) -> "PodHistory":
+        """With a new plan for the pod, which requests this now."""
+        refused = self.refused if self.refused is None or not self.refused.undone else None
+        # It is looked at now and not when the pod changes, for the fact that shows a resize may come after its outcome.
+        if any(_differ(given, requests.get(name, Amounts())) for name, given in self.gave.items()):
+            count = 1 if self.refused is None else self.refused.count + 1
+            refused = RefusedResize(
+                now, "somebody else changed the requests again, as a second autoscaler would", count, undone=True
+            )
+        return replace(self, plan=plan, acted=now, tried=plan.unboosts, refused=refused, gave={})
+
+    def resized(self, plan: OpenPlan) -> "PodHistory":
+        """After a resize that is done."""
+        ended, refused = (*self.unboosted, *plan.unboosts), self.refused
+        kept = refused if refused is not None and refused.undone else None
+        return replace(self, plan=None, resize_failed=False, infeasible={}, unboosted=ended, refused=kept, gave=plan.asks)
 
     def without_resize(self, reason: str, now: int) -> "PodHistory":
         """After a resize that was refused, or that failed."""
@@ -123,6 +147,12 @@ class PodHistory:
     def disrupts(self, now: int) -> bool:
         """Whether such a plan stops a container of the pod."""
         return self.plan is not None and self.plan.disrupts and self.has_plan(now)
+
+
+def _differ(given: Amounts, present: Amounts) -> bool:
+    """Whether an amount that was given is another now, by more than rounding."""
+    pairs = (given.cpu, present.cpu), (given.memory, present.memory)
+    return any(gave is not None and not isclose(gave, now or 0.0, rel_tol=0.01) for gave, now in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,8 +306,7 @@ class UpdaterState:
                 self._note_eviction(event.subject.workload, history, plan.expect, now)
             history = replace(history, plan=replace(plan, done=True))
         elif event.action is Action.RESIZE and event.result is Result.DONE:
-            ended = (*history.unboosted, *plan.unboosts)
-            history = replace(history, plan=None, resize_failed=False, infeasible={}, unboosted=ended, refused=None)
+            history = history.resized(plan)
         elif event.action is Action.RESIZE and event.result is Result.FAILED:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history.without_resize(event.reason, now), resize_failed=True, infeasible=infeasible)

@@ -93,6 +93,40 @@ def test_once_a_new_pod_is_as_recommended_the_others_go_without_a_pause() -> Non
     assert [type(each) for each in planned].count(EvictionPlanned) > 1
 
 
+@pytest.mark.parametrize("mode", [UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])
+def test_resizes_that_somebody_else_undoes_become_rare_until_one_holds(mode: UpdateMode) -> None:
+    """A second autoscaler puts back each time what it wants, after the resize was in force."""
+    before = [pod(name, START, containers=RESET) for name in "abcdef"]
+    stage, minutes, says = open_stage(*before, mode=mode, facts_within=1e9), [], set()
+
+    def play(since: int, hours: int, *, undone: bool) -> None:
+        for minute in range(since, since + hours * 60):
+            now = LATER + minute * MINUTE
+            for plan in look(stage, now, recommendations_by_cluster=[recommend(now)] if minute % 30 == 0 else []):
+                if isinstance(plan, UpdateRefused) and plan.guard == "refused":
+                    says.add(plan.reason)
+                if isinstance(plan, ResizePlanned):
+                    minutes.append(minute)
+                    given = tuple(replace(seen, requests=plan.requests[seen.name]) for seen in RESET)
+                    pods = [replace(pod(plan.pod.name, now, containers=shows), pod=plan.pod) for shows in (given, RESET)]
+                    # The fact that shows the resize comes after its outcome.
+                    look(stage, now + 1000, outcomes=[finished(plan, Result.DONE, Action.RESIZE)])
+                    for later, fact in enumerate(pods[: 2 if undone else 1]):
+                        look(stage, now + 2000 + later * 20_000, pod_changes_by_cluster=[fact])
+
+    play(0, 72, undone=True)
+    tries = len(minutes) / len(before)
+    assert 6 <= tries <= 14
+    assert minutes[-1] - minutes[-1 - len(before)] > 12 * 60
+    assert any("somebody else changed the requests again, as a second autoscaler would" in reason for reason in says)
+    play(72 * 60, 48, undone=False)
+    history = stage.clusters.histories.get(before[0].pod.uid)
+    assert history.gave
+    there = len(minutes)
+    play(120 * 60, 24, undone=False)
+    assert len(minutes) == there, "what holds is left alone"
+
+
 def killed(name: str, now: int, restarts: int = 5, **more: Any) -> Any:
     """A pod whose container was killed a minute ago, soon after its start."""
     at = when(now)
