@@ -4,8 +4,10 @@ Little goes, and it is said why.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
 from schemas.facts.update_facts import (
     NAMESPACE,
     SERVICE_ACCOUNT,
@@ -94,11 +97,24 @@ class Updating:
         decision = f"recommender/0/{number}/requests/{self.workload.key}"
         event = RequestsRecommended(decision, self.now, self.workload, (self.advice,), {})
         self._publish(event, "recommendations-by-cluster")
-        ticks.append(self.scene.log, self.scene.topics, number)
+        # The source reports each half minute of real time, in which many of these minutes may pass.
+        for report in [each for each in self.scene.events("cluster-changes") if isinstance(each, SourceReported)][-1:]:
+            self._publish(replace(report, at=self.now), "cluster-changes")
+        self._tick()
+        wait_for(self._settled, what="the controller has done what it can, and the log knows")
+
+    def _tick(self) -> None:
+        ticks.append(self.scene.log, self.scene.topics, int(self.now.timestamp() * 1000))
         self.stages.run()
         for consumer in self.consumers:
             consumer.poll_once()
-        wait_for(self._settled, what="the controller has done what it can, and the log knows")
+
+    def while_the_kubelet_works(self) -> None:
+        """Some seconds pass for the cluster and for the stage alike: a resize takes them, and its plan holds for minutes."""
+        for _ in range(20):
+            self.now += timedelta(seconds=1)
+            self._tick()
+            time.sleep(0.25)
 
     def _settled(self) -> bool:
         """The log knows exactly the pods that are there, and of each that is missing that it was refused."""
@@ -360,6 +376,7 @@ def test_a_resize_that_is_refused_is_tried_less_and_less_often_and_why_not_says_
 
     def done() -> bool:
         updating.minute()
+        updating.while_the_kubelet_works()
         return results(Result.DONE) == REPLICAS
 
     wait_for(done, timeout=120.0, what="without the policy all pods are resized")
