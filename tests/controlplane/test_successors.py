@@ -5,7 +5,7 @@ Little goes, and it is said why.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -109,12 +109,15 @@ class Updating:
         for consumer in self.consumers:
             consumer.poll_once()
 
-    def while_the_kubelet_works(self) -> None:
-        """Some seconds pass for the cluster and for the stage alike: a resize takes them, and its plan holds for minutes."""
-        for _ in range(20):
+    def until_the_kubelet_has(self, done: Callable[[], bool]) -> bool:
+        """Twenty seconds pass at most, for cluster and stage alike: a resize takes some, and its plan holds for minutes."""
+        seconds = 20
+        while seconds and not done():
+            seconds -= 1
             self.now += timedelta(seconds=1)
             self._tick()
             time.sleep(0.25)
+        return done()
 
     def _settled(self) -> bool:
         """The log knows exactly the pods that are there, and of each that is missing that it was refused."""
@@ -376,8 +379,7 @@ def test_a_resize_that_is_refused_is_tried_less_and_less_often_and_why_not_says_
 
     def done() -> bool:
         updating.minute()
-        updating.while_the_kubelet_works()
-        return results(Result.DONE) == REPLICAS
+        return updating.until_the_kubelet_has(lambda: results(Result.DONE) == REPLICAS)
 
     wait_for(done, timeout=120.0, what="without the policy all pods are resized")
 
