@@ -150,8 +150,8 @@ class KafkaDay:
         while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
             self.children.check()
             # a look now and then, because one that waits would be made anew for each record
-            time.sleep(_LOOK)
-            watcher.catch_up()
+            if not watcher.poll_once():
+                time.sleep(_LOOK)
             if pause is not None:
                 pause.keep(watcher.state.at)
             yield watcher.state
@@ -168,8 +168,8 @@ class KafkaDay:
         self.children.stop_one("clock")
         until, latest = time.monotonic() + _AFTERWARDS, time.monotonic() + _STARTING
         while (now := time.monotonic()) < until:
-            time.sleep(_LOOK)
-            watcher.catch_up()
+            if not watcher.poll_once():
+                time.sleep(_LOOK)
             yield watcher.state
             # as long as one is behind, but not for ever: a stuck worker must not keep the demo open
             if now < latest and any(_is_behind(port) for port in self._health):

@@ -309,9 +309,9 @@ class LogWatcher:
             count = 1 if topics.topic(wire).keyed is KeySpace.BROADCAST else topics.partitions
             self._positions |= {(wire, p): log.begin(wire, p) for p in range(count)}
 
-    def poll_once(self, wait: float = 0.0) -> int:
-        """Apply the next records; waits up to `wait` seconds for the first one. Returns how many there were."""
-        records = self._log.poll(self._positions, wait=wait)
+    def poll_once(self) -> int:
+        """Apply the next records; returns how many there were."""
+        records = self._log.poll(self._positions)
         for record in records:
             self._positions[record.topic, record.partition] = record.offset + 1
             if not is_of_a_clock(record):

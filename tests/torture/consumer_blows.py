@@ -17,7 +17,7 @@ PEACE = 120.0
 """... but no longer than so many seconds."""
 TAKEN_OVER = 40.0
 """Seconds at most until another instance has the Lease of a frozen one; it may take 15."""
-AT_ONCE = 40
+BOTH_AWAKE = 40
 """Acts after the holder of a Lease that is never let go has woken up."""
 FREEZES = 3
 """How often a holder is frozen, at most, until another has taken over once."""
@@ -106,7 +106,7 @@ class ConsumerBlows:
                     if await self._taken_from_frozen(cluster):
                         self.done["take-overs from a mutant" if cluster.mutant else "take-overs"] += 1
                         # Two that both believe to hold it have to meet in an act.
-                        await self.acts(AT_ONCE if cluster.mutant else 0, PEACE, cluster)
+                        await self.acts(BOTH_AWAKE if cluster.mutant else 0, PEACE, cluster)
                         break
         await self.rest(3.0)
 

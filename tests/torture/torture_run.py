@@ -71,9 +71,9 @@ class Run:
             self.clusters.append(cluster)
         for instance in range(INSTANCES):
             self._start_consumers(self.clusters[:1], instance, die=0.02)
-        mutants = self.clusters[1:]
-        contested = [cluster for cluster in mutants if _wants_a_rival(cluster.mutant)]
-        for instance, clusters in enumerate((mutants, contested)):
+        wrong = self.clusters[1:]
+        contested = [cluster for cluster in wrong if _wants_a_rival(cluster.mutant)]
+        for instance, clusters in enumerate((wrong, contested)):
             if clusters:
                 self._start_consumers(clusters, instance, die=0.0)
 
