@@ -147,7 +147,8 @@ def test_what_is_no_http_is_answered_and_leaves_no_traceback_in_the_log(
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         b"POST / HTTP/1.1\nHost: x\nContent-Length: 0\n\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (60 << 10) + b"\r\n\r\n",
+        # More than a line may have, and less than a TLS record: longer ones are hung up on while they are being sent.
+        b"POST / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (12 << 10) + b"\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     )
