@@ -34,6 +34,9 @@ REPEATED = 7_000
 OFTEN = 30
 """Rounds between two quiet ones, at least, however many tasks there are."""
 
+ChangelogRecord = tuple[bytes, bytes | None]
+"""A key, and what stands under it from now on, or None for nothing."""
+
 
 class ChangelogProducer:
     """The producer of checkpoints."""
@@ -54,7 +57,7 @@ class ChangelogProducer:
         if self._producer is not None:
             await self._producer.stop()
 
-    async def write(self, topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
+    async def write(self, topic: str, partition: int, record: ChangelogRecord) -> int:
         """Write a key and a value, and return the offset once the record is durable."""
         assert self._producer is not None  # noqa: S101  # started with the first recovery, before any checkpoint
         key, value = record
@@ -183,7 +186,7 @@ class CheckpointWriter:
         """Write chunks, mark and tombstones. False: a rebalance came in between, and the mark was not written."""
         topic, partition = host.plan.changelog(host.stage), owned.task.partition
         for records in in_parts(plan.records):
-            await asyncio.gather(*(self.changelog.write(topic, partition, record) for record in records))
+            await self._write_together(topic, partition, records)
             # Chunks share the event loop and the broker with decisions.
             await asyncio.sleep(BETWEEN)
             # A rebalance came: somebody else may own the partition by now, so the mark is never written and the family is
@@ -193,15 +196,20 @@ class CheckpointWriter:
         owned.end = await self.changelog.write(topic, partition, plan.mark) + 1
         owned.ledger.accept(plan)
         owned.whole = False
-        for key in plan.tombstones:
-            owned.end = await self.changelog.write(topic, partition, (key, None)) + 1
+        # The first checkpoint after a start buries as many keys as the state has chunks.
+        for records in in_parts((key, None) for key in plan.tombstones):
+            owned.end = await self._write_together(topic, partition, records) + 1
         owned.ledger.buried()
         return True
 
+    async def _write_together(self, topic: str, partition: int, records: Iterable[ChangelogRecord]) -> int:
+        """Write records of one partition, which go out as one batch; returns the last offset once all are durable."""
+        return max(await asyncio.gather(*(self.changelog.write(topic, partition, record) for record in records)))
 
-def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+
+def in_parts(records: Iterable[ChangelogRecord]) -> Iterator[list[ChangelogRecord]]:
     """These records in order, in groups within `TOGETHER`, each with at least one record."""
-    return size_groups(records, lambda record: len(record[0]) + len(record[1]), TOGETHER)
+    return size_groups(records, lambda record: len(record[0]) + len(record[1] or b""), TOGETHER)
 
 
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:

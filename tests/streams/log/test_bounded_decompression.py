@@ -34,6 +34,13 @@ def members(data: bytes) -> bytes:
     return gzip.compress(data[: len(data) // 2]) + gzip.compress(data[len(data) // 2 :])
 
 
+def frames(data: bytes) -> bytes:
+    """Three frames, of which only the second says its size."""
+    third = len(data) // 3
+    parts = data[:third], data[third : 2 * third], data[2 * third :]
+    return b"".join(zstandard.ZstdCompressor(write_content_size=n == 1).compress(part) for n, part in enumerate(parts))
+
+
 Codecs = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]
 CODECS: dict[str, Codecs] = {
     "gzip": (gzip.compress, bounded_decompression.gunzip),
@@ -42,6 +49,8 @@ CODECS: dict[str, Codecs] = {
     "snappy of blocks": (xerial, bounded_decompression.unsnappy),
     "lz4": (lz4.frame.compress, bounded_decompression.unlz4),
     "zstd": (zstandard.compress, bounded_decompression.unzstd),
+    "zstd of frames without sizes": (frames, bounded_decompression.unzstd),
+    "zstd of frames": (lambda data: zstandard.compress(data[:9]) + frames(data[9:]), bounded_decompression.unzstd),
 }
 
 
