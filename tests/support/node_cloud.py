@@ -61,6 +61,7 @@ class Fault(StrEnum):
     ONE_AT_A_TIME = "it gives one instance in ten minutes"
     FROZEN = "nothing new is known of it"
     RESIZED = "somebody sets its size up and down"
+    SET_BACK = "somebody sets its size back whenever it has grown"
 
 
 _SAYS = {
@@ -104,6 +105,8 @@ class Company:
     """Whether nobody may lower its size."""
     machines: dict[str, Machine] = field(default_factory=dict)
     tried: int = 0
+    kept: tuple[int, int] = (0, 0)
+    """The size that somebody sets it back to, and how many milliseconds after it grew."""
 
     @property
     def existing(self) -> int:
@@ -146,10 +149,17 @@ class NodeCloud:
         gone = [self.waiting.pop(name).pod for name in names]
         self.run.step(*(PodPlacementRemoved(when(self.run.now), CLUSTER, name) for name in gone))
 
+    def end(self, name: str) -> None:
+        """A pod that has a node ends."""
+        del self.placed[name]
+        uid = pod(name, self.shapes[name]).pod
+        self.run.step(PodPlacementRemoved(when(self.run.now), CLUSTER, uid))
+
     def breaks(self, group: str, fault: Fault, number: int, *, keeps_size: bool = False) -> None:
         """From now on this is wrong with the group."""
         company = self.companies[group]
         company.fault, company.keeps_size = fault, keeps_size
+        company.kept = company.fact.desired, TRIED_AGAIN // 3 * (1 + number)
         fact = company.fact
         if fault is Fault.DELETED:
             gone: list[Event] = [NodeInstanceGone(when(self.run.now), CLUSTER, group, name) for name in company.machines]
@@ -236,10 +246,7 @@ class NodeCloud:
             for pod_name in [name for name, where in self.placed.items() if where == machine.name]:
                 del self.placed[pod_name]
                 self.wait(self.shapes[pod_name], pod_name, only=self.selectors[pod_name])
-        if company.fault is Fault.RESIZED and now >= company.tried + 3 * TRIED_AGAIN:
-            company.tried = now
-            up = company.fact.desired < company.fact.most
-            self._fact(company, replace(company.fact, desired=company.fact.desired + 1 if up else company.fact.least))
+        self._resize(company)
         missing = company.fact.desired - company.existing
         if missing > 0:
             self._launch(company, missing)
@@ -259,6 +266,18 @@ class NodeCloud:
                 machine.tainted = company.fault is Fault.TAINTED
                 machine.ready = company.fault not in (Fault.NEVER_READY, Fault.ALL_UNREADY)
                 self.run.step(self._node(company, machine))
+
+    def _resize(self, company: Company) -> None:
+        """What others do to its size."""
+        now, desired = self.run.now, company.fact.desired
+        if company.fault is Fault.RESIZED and now >= company.tried + 3 * TRIED_AGAIN:
+            company.tried = now
+            self._fact(company, replace(company.fact, desired=desired + 1 if desired < company.fact.most else company.fact.least))
+        if company.fault is Fault.SET_BACK:
+            size, after = company.kept
+            company.tried = (company.tried or now) if desired > size else 0
+            if company.tried and now >= company.tried + after:
+                self._fact(company, replace(company.fact, desired=size))
 
     def _launch(self, company: Company, missing: int) -> None:
         now, group = self.run.now, company.fact.group

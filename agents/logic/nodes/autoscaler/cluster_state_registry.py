@@ -11,11 +11,12 @@ from agents.logic.nodes.autoscaler.group_backoff import Backoff, EarlyEnds, Scal
 from agents.logic.nodes.scheduling.node_columns import NodeRow
 
 SCALE_DOWN_FORGOTTEN = 300.0
-"""Seconds after which a scale-down no longer explains a missing node."""
+"""Seconds after which a scale-down no longer explains a missing node, or a size that became less."""
 TIMEOUT = "timeout"
 NOT_REGISTERED = "NotRegistered"
 NEVER_READY = "NeverReady"
 ENDED_EARLY = "EndedEarly"
+SET_BACK = "SetBack"
 ENDED_IN_A_ROW = 3
 """Instances of a group that end one after the other before they have served, from which on the group is at fault."""
 FACTS_LATE = 30.0

@@ -5,10 +5,17 @@ what a checkpoint can hold before each decision, so that a state that was writte
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, ScaleUpRequest, StateSettings, WrongSize
+from agents.logic.nodes.autoscaler.cluster_state_registry import (
+    SCALE_DOWN_FORGOTTEN,
+    SET_BACK,
+    ClusterStateRegistry,
+    ScaleUpRequest,
+    StateSettings,
+    WrongSize,
+)
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffEntry, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.growth.node_estimator import GroupRow
@@ -62,6 +69,8 @@ class NodeAutoscaler:
         """When the removal of a node last failed, by its group."""
         self.growths: dict[str, float] = {}
         """When each group last grew, where each is for itself."""
+        self.lowered: dict[str, float] = {}
+        """When a plan that lowers a group's size was last open."""
         self.kept_size: dict[str, float] = {}
         """Until when no group is asked again to want fewer nodes, after it could not be lowered."""
         self.roomy: dict[str, tuple[str, float]] = {}
@@ -81,6 +90,23 @@ class NodeAutoscaler:
     def failed_to_grow(self, group: str, failure: ScaleUpFailure, now: float) -> None:
         """A group's target could not be raised."""
         self.state.fail(group, failure, now)
+
+    def shrank(self, group: str, before: int, after: int, now: float) -> None:
+        """A group wants fewer nodes than it was seen to want before: a failed growth of ours if somebody else set it back."""
+        # Else it would grow again for the same pods in a minute, and so on for as long as the other side sets it back.
+        grown, lowered = self.growths.get(group), self.lowered.get(group)
+        ours = lowered is not None and lowered + SCALE_DOWN_FORGOTTEN > now
+        if grown is None or grown + self.settings.state.max_provision <= now or ours:
+            return
+        if self.state.backoff.of(group, now) is None:
+            message = f"somebody else set its size back from {before} to {after}"
+            self.state.fail(group, ScaleUpFailure("Other", SET_BACK, message), now)
+            self.state.requests.pop(group, None)
+
+    def lowering(self, groups: Iterable[str], now: float) -> None:
+        """Plans are open that lower the sizes of these groups."""
+        recent = {group: at for group, at in self.lowered.items() if at + SCALE_DOWN_FORGOTTEN > now}
+        self.lowered = recent | dict.fromkeys(groups, now)
 
     def started(self, groups: Sequence[str], now: float) -> None:
         """Deletions of nodes of these groups began."""
@@ -196,6 +222,7 @@ class CarriedState:
     kept_size: Mapping[str, float] = field(default_factory=dict)  # Until when its size is not lowered.
     roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # That of `NodeAutoscaler`.
     growths: Mapping[str, float] = field(default_factory=dict)  # When it grew.
+    lowered: Mapping[str, float] = field(default_factory=dict)  # When a plan that lowers its size was last open.
 
 
 def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: float) -> NodeAutoscaler:
@@ -211,7 +238,7 @@ def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: f
     state.early.young, state.early.ended = dict(memory.young), dict(memory.ended)
     state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
     auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
-    auto.growths = dict(memory.growths)
+    auto.growths, auto.lowered = dict(memory.growths), dict(memory.lowered)
     down.unneeded = {name: _unneeded(name, since) for name, since in memory.unneeded.items()}
     down.failed, down.looked = dict(memory.failed), memory.looked
     down.interval = NEVER if memory.interval is None else memory.interval
@@ -244,6 +271,7 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         kept_size=dict(auto.kept_size),
         roomy=dict(auto.roomy),
         growths=dict(auto.growths),
+        lowered=dict(auto.lowered),
     )
 
 

@@ -118,6 +118,8 @@ class ScalerState:
         self.buffers: ObjectTable[KnownBuffer] = ObjectTable("buffers", KnownBuffer, 4)
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
+        self.shrunk: list[tuple[NodeGroupSeen, int]] = []
+        """Groups that want fewer nodes since this turn, and how many they wanted before."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
         self._index, self.conversions = PlacedPodIndex(), NodeConversions()
@@ -152,7 +154,7 @@ class ScalerState:
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn, input by input."""
-        self.failures, self.finished = [], []
+        self.failures, self.shrunk, self.finished = [], [], []
         self.ready_index()
         shared_guards.obey(self.control, turn, self._owns)
         for recorded in turn.of("cluster-changes"):
@@ -198,6 +200,8 @@ class ScalerState:
                 self.groups.upsert(key, KnownGroup(event, recorded.place))
                 if known is None or self._is_news(event, known.fact):
                     self.call(event.cluster, now)
+                if known is not None and event.desired < known.fact.desired:
+                    self.shrunk.append((event, known.fact.desired))
                 self._settle(event)
             case NodeGroupGone() as event:
                 self.groups.remove(f"{event.cluster}/{event.group}")

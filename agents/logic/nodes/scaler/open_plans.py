@@ -147,6 +147,12 @@ def size_open(state: ScalerState, cluster: str, group: str) -> bool:
     return plan is not None and not plan.done
 
 
+def lowered_groups(state: ScalerState, cluster: str) -> Iterator[str]:
+    """The groups whose size a plan that was not forgotten yet lowers: for a node or an instance that goes, or by itself."""
+    kinds = (f"{cluster}/node/", f"{cluster}/{SIZE}/")
+    return (plan.group for key, plan in state.plans.items() if key.startswith(kinds))
+
+
 def _size_correction(context: PlanContext, group: str, after: int, failure: ScaleUpFailure | None) -> SizeCorrectionPlanned:
     """`failure`: why the cloud delivered no more, as far as it said so."""
     seen = context.view.sized[group]

@@ -120,7 +120,8 @@ class Scaler(PartedState):
     def _learn(self, now: float) -> None:
         """Let failed activities and failed plans count."""
         state = self.clusters
-        touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
+        touched = {event.cluster for event in state.failures} | {event.cluster for event, _ in state.shrunk}
+        touched |= {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
             auto = node_autoscaler.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
@@ -133,6 +134,9 @@ class Scaler(PartedState):
                     group = state.groups.get(f"{cluster}/{failure.group}")
                     for pool in group_options.empty_pools(failure, spot=group is not None and group.fact.spot):
                         auto.failed_to_grow(pool, what, at)
+            for event, before in state.shrunk:
+                if event.cluster == cluster:
+                    auto.shrank(event.group, before, event.desired, now)
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
@@ -202,6 +206,7 @@ class Scaler(PartedState):
         decided += group_troubles.reports(state, taken) if look else ()
         refusals += scaling_refusals.all_of(state, taken, decisions, look_at_nodes=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
+        auto.lowering(open_plans.lowered_groups(state, cluster), now)
         state.memory.upsert(cluster, node_autoscaler.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *scaling_refusals.news(state, context, refusals, look_at_nodes=look, places=places)]
