@@ -30,11 +30,14 @@ _MORE = 0x80
 _LONG = _MORE | 1
 """Bits that a size of less than 64 does not have."""
 _INT, _INT_BYTES, _LONG_INT, _LONG_INT_BYTES = (1 << 32) - 1, 5, (1 << 64) - 1, 10
+_FEW_VALUES = ("content-type", "ce_specversion", "ce_type", "ce_source", "ce_time")
 _NAMES = {
-    name.encode(): name
-    for name in ("content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_subject", "ce_time", "ce_cause", "cause")
+    name.encode(): (name, dict[bytes, tuple[str, bytes]]() if name in _FEW_VALUES else None)
+    for name in (*_FEW_VALUES, "ce_id", "ce_subject", "ce_cause", "cause")
 }
-"""Names of headers that need no decoding."""
+"""Names of headers that need no decoding, and the headers of those whose values are few."""
+_MOST_VALUES, _LONGEST_VALUE = 1_000, 100
+"""Of the headers that are kept of one name, and bytes of the value of each."""
 
 Fields = tuple[int, int, bytes | None, bytes | None, Headers]
 """Offset, time in milliseconds, key, value and headers; a header's value that is null is empty."""
@@ -168,9 +171,23 @@ def _headers(content: bytes, at: int) -> tuple[Headers, int]:
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
         end = at + size if size > 0 else at
-        headers.append((_NAMES.get(name) or _name(name), content[at:end]))
+        headers.append(_header(name, content[at:end]))
         at = end
     return tuple(headers), at
+
+
+def _header(name: bytes, value: bytes) -> tuple[str, bytes]:
+    # Records wait by the hundred thousand where a turn has as many, and headers that are alike are then one object.
+    text, alike = _NAMES.get(name) or (_name(name), None)
+    if alike is None or len(value) > _LONGEST_VALUE:
+        return text, value
+    header = alike.get(value)
+    if header is None:
+        # Whoever may write to a topic may invent values.
+        if len(alike) >= _MOST_VALUES:
+            alike.clear()
+        header = alike[value] = text, value
+    return header
 
 
 def _bytes(content: bytes, at: int) -> tuple[bytes | None, int]:

@@ -166,3 +166,18 @@ def test_a_header_whose_name_is_no_text_is_read_as_the_client_reads_it() -> None
     theirs, _ = read(Fetcher.PartitionRecords, bytes(bad))
     assert ours == theirs
     assert ours[0].headers[0][1] == b"x"
+
+
+def test_headers_that_are_alike_are_one_object_and_invented_values_are_not_kept() -> None:
+    """A turn of 45,000 records held 4.3 million objects for their headers."""
+    headers: list[tuple[str, bytes | None]] = [("ce_type", b"a.v1"), ("ce_id", b"x"), ("ce_source", b"/s"), ("mine", b"y")]
+    first, second = (record_format.records(batch([(None, b"v", headers)], 0, 0)) for _ in range(2))
+    pairs = list(zip(next(first).headers, next(second).headers, strict=True))
+    assert [name for (name, _), _ in pairs] == ["ce_type", "ce_id", "ce_source", "mine"]
+    assert [mine is yours for mine, yours in pairs] == [True, False, True, False]
+    kept = record_format._NAMES[b"ce_source"][1]
+    invented = [(None, b"v", [("ce_source", b"%d" % number), ("ce_source", b"long" * 26)]) for number in range(2_500)]
+    assert [r.headers[0][1] for r in record_format.records(batch(invented, 0, 0))] == [b"%d" % n for n in range(2_500)]
+    assert kept is not None
+    assert len(kept) <= 1_000
+    assert max(map(len, kept)) <= 100
