@@ -112,7 +112,7 @@ def controller(
 
     A DaemonSet wants as many as its status says, and is published even if that is none.
     """
-    replicas, owner, meta = item.spec.replicas, _controlling(item.metadata.owner_references), item.metadata
+    replicas, owner, meta = item.spec.replicas, controlling(item.metadata.owner_references), item.metadata
     template = daemon(item, cluster, at) if isinstance(item, DaemonSetObject) else None
     if kind == "DaemonSet" and isinstance(item, ControllerObject):
         replicas = item.status.desired_number_scheduled
@@ -162,12 +162,21 @@ def placement(pod: ScheduledPodObject, shape: str, cluster: str, at: datetime) -
     )
 
 
+def shaping_labels(meta: AnnotatedMeta) -> dict[str, str]:
+    """A pod's labels without those with which each pod of a StatefulSet would have a shape of its own."""
+    return {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
+
+
+def local_volumes(spec: ScheduledPodSpec) -> tuple[str, ...]:
+    """Volumes of a pod that are lost with its node."""
+    return tuple(sorted(volume.name for volume in spec.volumes or () if _lives_on_node(volume.empty_dir, volume.host_path)))
+
+
 def shape(pod: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[AttachedVolume, ...] = ()) -> PodShapeSeen:
     """The shape of a pod that brings these volumes along. Raises ValueError for a bad quantity."""
     meta, spec = pod.metadata, pod.spec
     affinity = spec.affinity
-    # With them each pod of a StatefulSet would have a shape of its own.
-    labels = {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
+    labels = shaping_labels(meta)
     fact = PodShapeSeen(
         at=at,
         cluster=cluster,
@@ -188,12 +197,12 @@ def shape(pod: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[At
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
         spread=tuple(_spread(constraint, labels) for constraint in spec.topology_spread_constraints or ()),
         volumes=volumes,
-        owner=_controlling(meta.owner_references),
+        owner=controlling(meta.owner_references),
         annotations=_annotations(meta.annotations),
         restart_policy=spec.restart_policy,
         priority=spec.priority,
         grace=None if spec.termination_grace_period_seconds is None else Seconds(float(spec.termination_grace_period_seconds)),
-        local=tuple(sorted(volume.name for volume in spec.volumes or () if _lives_on_node(volume.empty_dir, volume.host_path))),
+        local=local_volumes(spec),
         unread=_unread(spec),
         containers=_together(spec),
         starting=_starting(spec),
@@ -232,7 +241,7 @@ def _id(fact: PodShapeSeen) -> str:
     return blake2b(content, digest_size=12).hexdigest()
 
 
-def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | None:
+def controlling(references: Sequence[OwnerReference]) -> ControllingOwner | None:
     """The owner that controls an object."""
     owner = next((reference for reference in references if reference.controller), None)
     # A mirror pod is owned by its node, whose name says nothing of its shape.
@@ -243,7 +252,7 @@ def requests(pod: ScheduledPodObject) -> dict[str, int]:
     """What a pod asks of its node: during a resize, the largest of wanted, allocated and actual amounts."""
     spec, status = pod.spec, pod.status
     # Then what is wanted will never be given, and the scheduler counts it no more.
-    infeasible = any(_is_infeasible(condition) for condition in status.conditions)
+    infeasible = any(is_infeasible(condition) for condition in status.conditions)
     statuses = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
 
     def of(container: ScheduledContainer) -> ContainerRequests:
@@ -256,7 +265,8 @@ def requests(pod: ScheduledPodObject) -> dict[str, int]:
     return {name: amount for name, amount in sorted(total.items()) if amount}
 
 
-def _is_infeasible(condition: StatusCondition) -> bool:
+def is_infeasible(condition: StatusCondition) -> bool:
+    """Whether it says that a node can never give what a resize asks for."""
     return condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
 
 

@@ -1,6 +1,8 @@
 """What node scaling needs of a cluster: shapes told once, placements, nodes, budgets, controllers; and only if wanted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
 from schemas.facts.scheduled_pods import (
+    AttachedVolume,
     ControllingOwner,
     LabelDemand,
     LabelQuery,
@@ -29,10 +32,12 @@ from streams.clients.kube.scheduling_objects import (
     DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
+    ScheduledContainer,
     ScheduledPodObject,
 )
 from streams.clients.kube.watched_objects import ControllerObject
-from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish import scheduling_facts, scheduling_publisher
+from streams.sources.kube.publish.scheduling_publisher import RememberedShapes
 from tests.support.kube_objects import MINUTE, START, controller, decoded, meta, owner
 from tests.support.kube_scene import KubeScene
 
@@ -333,3 +338,90 @@ def test_ports_of_init_containers_are_taken_by_sidecars_alone() -> None:
 
     found = scheduling_facts.shape(pod("web", initContainers=[init(81), init(82, restartPolicy="Always")]), "real", START)
     assert [port.port for port in found.ports] == [82]
+
+
+def running(**container: object) -> dict[str, object]:
+    return {"phase": "Running", "containerStatuses": [{"name": "app", "ready": True, **container}]}
+
+
+HAS = {"resources": {"requests": {"cpu": "250m", "memory": "64Mi"}}}
+MORE = {"resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}}
+INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+STATUSES: list[dict[str, object] | None] = [
+    None,
+    running(),
+    running(**HAS),
+    running(**HAS, allocatedResources={"cpu": "250m", "memory": "64Mi"}),
+    running(**HAS, allocatedResources={"cpu": "400m", "memory": "64Mi"}),
+    running(**MORE),
+    {**running(**MORE), "conditions": [INFEASIBLE]},
+    {**running(**HAS), "initContainerStatuses": [{"name": "first", "resources": {"requests": {"cpu": "2"}}}]},
+]
+SPECS: list[dict[str, object]] = [
+    {},
+    {"nodeName": "n1"},
+    {"containers": [{"name": "app", "resources": MORE["resources"]}]},
+    {"containers": [{"name": "app", "resources": HAS["resources"], "ports": [{"containerPort": 80, "hostPort": 80}]}]},
+    {"initContainers": [{"name": "first", "resources": {"requests": {"cpu": "1"}}}]},
+    {"initContainers": [{"name": "first", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}]},
+    {"resources": {"requests": {"cpu": "3"}}},
+    {"overhead": {"cpu": "10m"}},
+    {"nodeSelector": {"disk": "ssd"}},
+    {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+    {"priority": 7},
+    {"restartPolicy": "Never"},
+    {"terminationGracePeriodSeconds": 5},
+    {"volumes": [{"name": "token-x", "projected": {}}]},
+    {"volumes": [{"name": "scratch", "emptyDir": {}}]},
+    {"resourceClaims": [{"name": "gpu"}]},
+    {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]},
+    {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}},
+]
+METAS: list[dict[str, Any]] = [
+    {},
+    {"labels": {"app": "api"}},
+    {"labels": {"app": "web", "statefulset.kubernetes.io/pod-name": "web-1"}},
+    {"annotations": {SAFE_TO_EVICT: "false"}},
+    {"annotations": {"mine": "x"}},
+]
+
+
+def test_a_remembered_shape_is_the_one_that_would_be_made() -> None:
+    """After any other pod of the controller, whatever differs between the two."""
+    shown = [{"status": status} for status in STATUSES]
+    for ways in (SPECS, shown, METAS):
+        for first, second in product(ways, repeat=2):
+            remembered = RememberedShapes()
+            for number, way in enumerate((first, second)):
+                each, at = with_spec(**way), START + number * MINUTE
+                made = scheduling_facts.shape(each, "demo", at)
+                assert replace(remembered.of(each, "demo", at, ()), at=at) == made, (first, second)
+    for volumes in ((), (AttachedVolume("ebs", "vol-1"),), (AttachedVolume("ebs", "vol-2"),), ()):
+        assert remembered.of(with_spec(), "demo", START, volumes).volumes == volumes
+
+
+def with_spec(**way: Any) -> ScheduledPodObject:
+    """A pod whose spec may have other containers than the usual one."""
+    containers = way.pop("containers", None)
+    made = pod("web-1", REPLICA_SET, **way)
+    if containers is None:
+        return made
+    spec = msgspec.structs.replace(made.spec, containers=msgspec.convert(containers, list[ScheduledContainer]))
+    return msgspec.structs.replace(made, spec=spec)
+
+
+def test_of_a_rollout_a_shape_is_made_once_for_each_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever node a pod gets, how it runs, and what its token's volume is called."""
+    made: list[str] = []
+    shape = scheduling_facts.shape
+    monkeypatch.setattr(
+        scheduling_publisher.scheduling_facts, "shape", lambda each, *more: made.append(each.metadata.name) or shape(each, *more)
+    )
+    remembered = RememberedShapes()
+    for number in range(20):
+        volumes = [{"name": f"token-{number}", "projected": {}}]
+        for status, node_name in ((None, None), (None, "n1"), (running(), "n2"), (running(**HAS), "n2")):
+            for old_or_new in (REPLICA_SET, owner("ReplicaSet", "web-8a")):
+                each = pod(f"web-{number}", old_or_new, status=status, volumes=volumes, nodeName=node_name)
+                remembered.of(each, "demo", START, ())
+    assert made == ["web-0", "web-0"]
