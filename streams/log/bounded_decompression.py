@@ -106,13 +106,16 @@ def unzstd(payload: bytes) -> bytes:
     try:
         # Memory for all that is asked for is taken at once, which for `MOST_BYTES` costs more than to unpack a small batch.
         expected = _expected(payload) + 1
-        with _unzstd().stream_reader(payload, read_across_frames=True) as reader:
-            content = reader.read(expected)
-            if len(content) == expected:
-                content += reader.read(MOST_BYTES + 1 - expected)
-            return _bounded(content)
+        content = _read_zstd(payload, expected)
+        # From the start, because a reader forgets what it has unpacked beyond the end of a payload that was cut off.
+        return _bounded(content if len(content) < expected else _read_zstd(payload, MOST_BYTES + 1))
     except zstandard.ZstdError as error:
         raise _not("zstd") from error
+
+
+def _read_zstd(payload: bytes, most: int) -> bytes:
+    with _unzstd().stream_reader(payload, read_across_frames=True) as reader:
+        return bytes(reader.read(most))
 
 
 def _expected(payload: bytes) -> int:

@@ -40,6 +40,8 @@ from schemas.policies.control import Mode, RevertEnded, RevertRequested
 
 _REFUSALS = frozenset({OutcomeDetail.BELOW_USE, OutcomeDetail.INVALID})
 """Why the resizer itself refuses a resize that would be planned again as it is."""
+_SERVERS = frozenset({OutcomeDetail.SERVER_ERROR, OutcomeDetail.MOVED})
+"""What the API server answers where a webhook of somebody else is away, or changes the pod at each try."""
 # One object for all pods, of which there are many.
 _NO_LABELS: Mapping[str, str] = {}
 _NOTHING: Mapping[str, Amounts] = {}
@@ -310,9 +312,11 @@ class UpdaterState:
         elif event.action is Action.RESIZE and event.result is Result.FAILED:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history.without_resize(event.reason, now), resize_failed=True, infeasible=infeasible)
-        elif event.action is Action.RESIZE and event.detail in _REFUSALS:
+        elif event.action is Action.RESIZE and (event.detail in _REFUSALS or _refused_to_the_end(event)):
             history = history.without_resize(event.reason, now)
-        elif event.action is Action.EVICT and event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND:
+        elif event.action is Action.EVICT and (
+            (event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND) or _refused_to_the_end(event)
+        ):
             # Somebody's webhook denied it, and would deny the next one: pause as after an eviction in vain.
             noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, plan.expect)
             self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))
@@ -320,3 +324,8 @@ class UpdaterState:
         else:
             history = replace(history, plan=None)
         self.histories.upsert(event.subject.uid, history)
+
+
+def _refused_to_the_end(event: ActionFinished) -> bool:
+    """Whether a plan expired because the API server refused each try, as it would refuse those of the next plan."""
+    return event.result is Result.EXPIRED and event.detail in _SERVERS

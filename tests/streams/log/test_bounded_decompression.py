@@ -74,6 +74,14 @@ def test_the_bound_holds_to_the_byte_and_memory_stays_near_it(name: str) -> None
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("first", [b"", b"abc"])
+@given(data=st.binary(min_size=1, max_size=5_000), cut=st.integers(1, 40))
+def test_of_frames_that_are_cut_off_as_much_is_read_as_of_one_read(first: bytes, data: bytes, cut: int) -> None:
+    payload = (zstandard.compress(first) + zstandard.compress(data))[:-cut]
+    with zstandard.ZstdDecompressor().stream_reader(payload, read_across_frames=True) as reader:
+        assert bounded_decompression.unzstd(payload) == reader.read(MOST_BYTES + 1)
+
+
 def test_snappy_is_refused_by_the_size_that_it_claims() -> None:
     with pytest.raises(UnpacksTooLarge):
         bounded_decompression.unsnappy(b"\xff\xff\xff\xff\x0f" + b"a")

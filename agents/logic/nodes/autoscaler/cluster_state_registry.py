@@ -231,7 +231,8 @@ class ClusterStateRegistry:
         for group, target in targets.items():
             undelivered = max(target - self.groups.get(group, NodeReadiness()).delivered, 0)
             entry = self.backoff.entries.get(group)
-            fresh = entry is not None and entry.failed + FACTS_LATE >= now
+            # What others set back lacks nothing: they want what is left of it.
+            fresh = entry is not None and entry.failed + FACTS_LATE >= now and entry.failure.code != SET_BACK
             # What it makes nevertheless counts again.
             number = undelivered if fresh else min(self.given_up.get(group, 0), undelivered)
             if number:

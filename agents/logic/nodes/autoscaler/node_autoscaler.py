@@ -69,6 +69,8 @@ class NodeAutoscaler:
         """When the removal of a node last failed, by its group."""
         self.growths: dict[str, float] = {}
         """When each group last grew, where each is for itself."""
+        self.raised: dict[str, float] = {}
+        """When the last growth of a group was carried out, until somebody sets it back."""
         self.lowered: dict[str, float] = {}
         """When a plan that lowers a group's size was last open."""
         self.kept_size: dict[str, float] = {}
@@ -91,14 +93,21 @@ class NodeAutoscaler:
         """A group's target could not be raised."""
         self.state.fail(group, failure, now)
 
-    def shrank(self, group: str, before: int, after: int, now: float) -> None:
-        """A group wants fewer nodes than it was seen to want before: a failed growth of ours if somebody else set it back."""
-        # Else it would grow again for the same pods in a minute, and so on for as long as the other side sets it back.
-        grown, lowered = self.growths.get(group), self.lowered.get(group)
-        ours = lowered is not None and lowered + SCALE_DOWN_FORGOTTEN > now
-        if grown is None or grown + self.settings.state.max_provision <= now or ours:
+    def resized(self, group: str, before: int, after: int, now: float) -> None:
+        """A group wants another number of nodes, not by a plan of ours: a failed growth if that sets it back."""
+        failure, by_us = self.state.backoff.of(group, now), self.lowered.get(group)
+        if after > before:
+            # It was a mistake, or somebody has thought better of it.
+            if failure is not None and failure.code == SET_BACK:
+                self.state.backoff.remove(group)
             return
-        if self.state.backoff.of(group, now) is None:
+        grown = self.raised.get(group)
+        late = grown is None or grown + self.settings.state.max_provision <= now
+        if not self.settings.state.by_group or late or (by_us is not None and by_us + SCALE_DOWN_FORGOTTEN > now):
+            return
+        # Else it would grow again for the same pods in a minute, and so on for as long as the other side sets it back.
+        del self.raised[group]
+        if failure is None:
             message = f"somebody else set its size back from {before} to {after}"
             self.state.fail(group, ScaleUpFailure("Other", SET_BACK, message), now)
             self.state.requests.pop(group, None)
@@ -138,6 +147,16 @@ class NodeAutoscaler:
         """Whether the removal of a node failed, and that is not forgotten."""
         # A new node that were started for its pods would be in vain, too.
         return _removal_of(node) in self.state.backoff.entries
+
+    def soft_tainted(self, node: str, now: float, *, tainted: bool) -> None:
+        """A node is to get its soft taint, or to lose it."""
+        if self.settings.state.by_group:
+            self.state.backoff.fail(_soft_taint_of(node, tainted=tainted), ScaleUpFailure("Other", ""), now)
+
+    def soft_taint_repeats(self, node: str, now: float, *, tainted: bool) -> bool:
+        """Whether the same was planned for the node a short while ago: it failed, or somebody else undid it."""
+        # As a hint it may come late. Of two autoscalers that both give hints each would undo the other's at every look.
+        return self.state.backoff.of(_soft_taint_of(node, tainted=tainted), now) is not None
 
     def failed_to_lower(self, group: str, now: float) -> None:
         """A group could not be let want fewer nodes."""
@@ -194,6 +213,11 @@ def _removal_of(node: str) -> str:
     return f"removal of {node}"
 
 
+def _soft_taint_of(node: str, *, tainted: bool) -> str:
+    """The same for its soft taint."""
+    return f"{'soft' if tainted else 'no soft'} taint of {node}"
+
+
 NEVER = float("inf")
 
 
@@ -222,7 +246,8 @@ class CarriedState:
     kept_size: Mapping[str, float] = field(default_factory=dict)  # Until when its size is not lowered.
     roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # That of `NodeAutoscaler`.
     growths: Mapping[str, float] = field(default_factory=dict)  # When it grew.
-    lowered: Mapping[str, float] = field(default_factory=dict)  # When a plan that lowers its size was last open.
+    raised: Mapping[str, float] = field(default_factory=dict)  # With `lowered`, those of `NodeAutoscaler`.
+    lowered: Mapping[str, float] = field(default_factory=dict)
 
 
 def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: float) -> NodeAutoscaler:
@@ -238,7 +263,7 @@ def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: f
     state.early.young, state.early.ended = dict(memory.young), dict(memory.ended)
     state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
     auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
-    auto.growths, auto.lowered = dict(memory.growths), dict(memory.lowered)
+    auto.growths, auto.raised, auto.lowered = dict(memory.growths), dict(memory.raised), dict(memory.lowered)
     down.unneeded = {name: _unneeded(name, since) for name, since in memory.unneeded.items()}
     down.failed, down.looked = dict(memory.failed), memory.looked
     down.interval = NEVER if memory.interval is None else memory.interval
@@ -271,6 +296,7 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         kept_size=dict(auto.kept_size),
         roomy=dict(auto.roomy),
         growths=dict(auto.growths),
+        raised=dict(auto.raised),
         lowered=dict(auto.lowered),
     )
 

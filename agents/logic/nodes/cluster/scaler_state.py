@@ -18,6 +18,8 @@ from agents.logic.nodes.cluster.fact_conversion import NodeConversions
 from agents.logic.nodes.cluster.placed_pods import UNSCHEDULABLE, PlacedPod, PlacedPodIndex
 from agents.logic.nodes.cluster.scaler_table_values import (
     NO_ATTENTION,
+    SIZE,
+    SOFT,
     AskedExpander,
     Attention,
     ConsolidationTimers,
@@ -33,6 +35,7 @@ from agents.logic.nodes.cluster.scaler_table_values import (
     RefusedShape,
     SaidLast,
     StartedReplacement,
+    lowers,
 )
 from agents.logic.nodes.cluster.successor_requests import SuccessorRequests
 from agents.logic.nodes.scheduling import affinity_limits
@@ -73,12 +76,6 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
-GROWTH = "growth"
-"""The part of a key that says that it is about growth for a node that is replaced."""
-SOFT = "soft"
-"""The part of a plan's key that says that it is about a node's soft taint."""
-SIZE = "size"
-"""The part of a plan's key that says that a group is to want fewer nodes."""
 
 
 class ScalerState:
@@ -118,11 +115,12 @@ class ScalerState:
         self.buffers: ObjectTable[KnownBuffer] = ObjectTable("buffers", KnownBuffer, 4)
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
-        self.shrunk: list[tuple[NodeGroupSeen, int]] = []
-        """Groups that want fewer nodes since this turn, and how many they wanted before."""
+        self.resized: list[tuple[NodeGroupSeen, int]] = []
+        """Groups that want another number of nodes since this turn, and how many they wanted before, but for plans of ours."""
+        self.carried_out: list[tuple[str, str]] = []  # Clusters and groups whose growth was, in this turn.
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
-        self._index, self.conversions = PlacedPodIndex(), NodeConversions()
+        self._lowering, self._index, self.conversions = frozenset[str](), PlacedPodIndex(), NodeConversions()
         self.successors = SuccessorRequests(DEFAULT_RECOMMENDER, owns)
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -154,7 +152,8 @@ class ScalerState:
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn, input by input."""
-        self.failures, self.shrunk, self.finished = [], [], []
+        self.failures, self.resized, self.carried_out, self.finished = [], [], [], []
+        self._lowering = frozenset(f"{key.split('/')[0]}/{plan.group}" for key, plan in self.plans.items() if lowers(key))
         self.ready_index()
         shared_guards.obey(self.control, turn, self._owns)
         for recorded in turn.of("cluster-changes"):
@@ -200,8 +199,11 @@ class ScalerState:
                 self.groups.upsert(key, KnownGroup(event, recorded.place))
                 if known is None or self._is_news(event, known.fact):
                     self.call(event.cluster, now)
-                if known is not None and event.desired < known.fact.desired:
-                    self.shrunk.append((event, known.fact.desired))
+                # AWS may answer with what was once more, and a second source be late.
+                if known is not None and event.at >= known.fact.at and event.desired != known.fact.desired:
+                    # A plan whose end comes in this very turn counts, too.
+                    ours = event.desired < known.fact.desired and key in self._lowering
+                    self.resized += [] if ours else [(event, known.fact.desired)]
                 self._settle(event)
             case NodeGroupGone() as event:
                 self.groups.remove(f"{event.cluster}/{event.group}")
@@ -382,6 +384,8 @@ class ScalerState:
             if plan.id == event.decision:
                 if event.result is Result.DONE:
                     self.plans.upsert(key, replace(plan, done=True))
+                    if key.split("/")[1] == "group":
+                        self.carried_out.append((event.subject.cluster, plan.group))
                     group = self.groups.get(f"{event.subject.cluster}/{plan.group}")
                     if group is not None:
                         # The group may have shown its new size before the outcome came.

@@ -79,6 +79,19 @@ class KnownNotice:
     place: Place
 
 
+GROWTH = "growth"
+"""The part of a key that says that it is about growth for a node that is replaced."""
+SOFT = "soft"
+"""The part of a plan's key that says that it is about a node's soft taint."""
+SIZE = "size"
+"""The part of a plan's key that says that a group is to want fewer nodes."""
+
+
+def lowers(key: str) -> bool:
+    """Whether the plan of this key lowers the size of its group: for a node or an instance that goes, or by itself."""
+    return key.split("/", 2)[1] in ("node", SIZE)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenNodePlan:
     """A plan about a group or a node without final outcome; `since` and `expires` are seconds."""

@@ -12,8 +12,16 @@ from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import NodeReadiness
 from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
-from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, ScalerState
-from agents.logic.nodes.cluster.scaler_table_values import NO_TIMERS, OpenNodePlan, SaidLast, StartedReplacement
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import (
+    GROWTH,
+    NO_TIMERS,
+    SIZE,
+    OpenNodePlan,
+    SaidLast,
+    StartedReplacement,
+    lowers,
+)
 from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.unneeded_nodes import UnneededNode
 from agents.logic.nodes.scaler import scaling_plans, started_replacements
@@ -149,8 +157,7 @@ def size_open(state: ScalerState, cluster: str, group: str) -> bool:
 
 def lowered_groups(state: ScalerState, cluster: str) -> Iterator[str]:
     """The groups whose size a plan that was not forgotten yet lowers: for a node or an instance that goes, or by itself."""
-    kinds = (f"{cluster}/node/", f"{cluster}/{SIZE}/")
-    return (plan.group for key, plan in state.plans.items() if key.startswith(kinds))
+    return (plan.group for key, plan in state.plans.items() if lowers(key) and key.startswith(f"{cluster}/"))
 
 
 def _size_correction(context: PlanContext, group: str, after: int, failure: ScaleUpFailure | None) -> SizeCorrectionPlanned:

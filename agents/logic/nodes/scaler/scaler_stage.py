@@ -19,8 +19,8 @@ from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster import capacity_buffers, outdated_nodes, planned_replicas
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
-from agents.logic.nodes.cluster.scaler_state import SIZE, SOFT, ScalerState
-from agents.logic.nodes.cluster.scaler_table_values import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import NO_ATTENTION, NO_TIMERS, SIZE, SOFT, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.growth.expanders import Expander
 from agents.logic.nodes.scaler import (
     decision_round,
@@ -120,7 +120,8 @@ class Scaler(PartedState):
     def _learn(self, now: float) -> None:
         """Let failed activities and failed plans count."""
         state = self.clusters
-        touched = {event.cluster for event in state.failures} | {event.cluster for event, _ in state.shrunk}
+        touched = {event.cluster for event in state.failures} | {event.cluster for event, _ in state.resized}
+        touched |= {cluster for cluster, _ in state.carried_out}
         touched |= {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
             auto = node_autoscaler.recall(state.memory.get(cluster), self._core, now)
@@ -134,9 +135,10 @@ class Scaler(PartedState):
                     group = state.groups.get(f"{cluster}/{failure.group}")
                     for pool in group_options.empty_pools(failure, spot=group is not None and group.fact.spot):
                         auto.failed_to_grow(pool, what, at)
-            for event, before in state.shrunk:
+            auto.raised |= {group: now for where, group in state.carried_out if where == cluster}
+            for event, before in state.resized:
                 if event.cluster == cluster:
-                    auto.shrank(event.group, before, event.desired, now)
+                    auto.resized(event.group, before, event.desired, now)
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
@@ -165,7 +167,9 @@ class Scaler(PartedState):
             return
         # The timer of an instance without a node starts again.
         auto.state.since.pop(name, None)
-        if held:
+        # Whatever keeps a node may keep it for ever, and each try may have evicted some of its pods: somebody takes marks off, or
+        # a pod comes back whenever it was evicted. Only what the control record forbids says nothing of the node.
+        if outcome.detail is not OutcomeDetail.NOT_ALLOWED:
             auto.failed_to_leave(name, ScaleUpFailure("Other", outcome.detail.value or "failed", outcome.reason[:500]), now)
         if failed:
             auto.failed_to_start(plan.group, now)
@@ -199,7 +203,7 @@ class Scaler(PartedState):
                 decisions = decision_steps.soft_taints(auto, view.inputs, decisions)
             decided += self._interrupted(context)
             decided += ReplacementPlanner(state, taken).plans()
-            decided += self._soft_taints(context, decisions)
+            decided += self._soft_taints(context, decisions, auto)
             decided += open_plans.buffer_statuses(state, context)
         elif decisions.grow or decisions.scale_up.question or decisions.delete.empty or decisions.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
@@ -279,12 +283,15 @@ class Scaler(PartedState):
             place = context.view.nodes[name].place
             yield open_plans.planned(state, context, key, plan, notice.place, place, draining=True)
 
-    def _soft_taints(self, context: PlanContext, decisions: NodeDecisions) -> Iterator[Decided]:
+    def _soft_taints(self, context: PlanContext, decisions: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should avoid, and for those that it may use again."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
         for name, tainted in (*((name, False) for name in decisions.untaint), *((name, True) for name in decisions.taint)):
             key, node = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
+            if auto.soft_taint_repeats(name, now, tainted=tainted):
+                continue
             if open_plans.is_new(state, cluster, key, SaidLast("soft-taint", str(tainted))):
+                auto.soft_tainted(name, now, tainted=tainted)
                 plan = scaling_plans.soft_taint(context, name, tainted=tainted)
                 group = context.view.seen[name].group
                 state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))

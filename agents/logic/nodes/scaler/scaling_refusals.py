@@ -11,8 +11,8 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import cluster_view, fact_conversion
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
-from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, SOFT, ScalerState
-from agents.logic.nodes.cluster.scaler_table_values import SaidLast
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import GROWTH, SIZE, SOFT, SaidLast
 from agents.logic.nodes.growth import expanders, scale_up
 from agents.logic.nodes.growth.expanders import Expander, ExpanderChoice
 from agents.logic.nodes.removal.unneeded_nodes import StayReason

@@ -186,7 +186,8 @@ class SchedulingPublisher(SubjectPublisher):
         before = self._shape_of.get(uid)
         if before != shape.shape:
             self._shape_of[uid] = shape.shape
-            self._shapes.setdefault(shape.shape, shape)
+            if shape.shape not in self._shapes:
+                self._shapes[shape.shape] = replace(shape, at=at)  # it may have been made for a pod of long ago
             self._uses[shape.shape] = self._uses.get(shape.shape, 0) + 1
         self._pods.upsert(uid, fact)  # the new shape before the old one goes, as the readers need it
         if before is not None and before != shape.shape:

@@ -1,6 +1,7 @@
 """Kinds of incidents with node groups that users of other autoscalers reported, as scenarios for the stage."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,12 +10,19 @@ from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.scaler import scaling_dry_run
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleUpPlanned
-from schemas.facts.nodes import ExpanderPrioritiesSeen, NodeTemplateSeen, ScalingActivityFailed
+from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, ScaleUpPlanned, SoftTaintPlanned
+from schemas.facts.nodes import ExpanderPrioritiesSeen, NodeTaint, NodeTemplateSeen, ScalingActivityFailed
 from schemas.facts.scheduled_pods import LabelQuery, PodPlacementRemoved, PodToleration, SpreadConstraint
 from schemas.names import PodName
-from schemas.outcomes import Result
-from schemas.well_known_labels import DO_NOT_DISRUPT, HOSTNAME, OPTION_TAG, SAFE_TO_EVICT, SCALE_DOWN_DISABLED
+from schemas.outcomes import OutcomeDetail, Result
+from schemas.well_known_labels import (
+    DELETION_CANDIDATE,
+    DO_NOT_DISRUPT,
+    HOSTNAME,
+    OPTION_TAG,
+    SAFE_TO_EVICT,
+    SCALE_DOWN_DISABLED,
+)
 from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
 
@@ -265,3 +273,65 @@ def test_a_pod_that_asks_for_gpus_waits_half_a_minute_for_those_that_are_there_a
     assert ("TooYoung" in [obstacle.code for obstacle in waiting[1]]) is waits
     run.run(15)
     assert plan in run.grown
+
+
+@pytest.mark.parametrize(
+    ("result", "detail", "undone"),
+    [
+        (Result.DONE, OutcomeDetail.APPLIED, True),
+        (Result.FAILED, OutcomeDetail.FORBIDDEN, False),
+        (Result.EXPIRED, OutcomeDetail.NOT_SEEN, False),
+    ],
+)
+def test_a_soft_taint_that_somebody_takes_off_or_that_fails_is_set_more_and_more_seldom(
+    result: Result, detail: OutcomeDetail, undone: bool
+) -> None:
+    """Two autoscalers on one cluster (autoscaler#5544, #6273): 2,079 taints of one node in six hours."""
+    run = ScalerRun(shape("web", cpu=500), controller("web"), tick=10_000, settings={"unneeded_time": 86_400.0})
+    run.step(group("a", desired=2), *joined("a-1"), *joined("a-2"), *[pod(f"web-{n}", node="a-1") for n in range(5)])
+    times, read = [], 0
+    for _ in range(6 * 360):
+        run.step()
+        plans, read = [plan for plan in run.decided[read:] if isinstance(plan, SoftTaintPlanned)], len(run.decided)
+        for plan in plans:
+            times.append(plan.at)
+            run.answer(plan, result, detail)
+            if undone:
+                run.step(node(plan.node, taints=(NodeTaint(DELETION_CANDIDATE, "1", "PreferNoSchedule"),)))
+                run.step()
+                run.step(node(plan.node))
+    pauses = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert 10 <= len(times) <= 20
+    assert pauses[0] <= 330.0
+    assert max(pauses) >= 1800.0
+
+
+@pytest.mark.parametrize(
+    ("result", "detail"),
+    [
+        (Result.REFUSED, OutcomeDetail.MOVED),
+        (Result.EXPIRED, OutcomeDetail.NO_ANSWER),
+        (Result.EXPIRED, OutcomeDetail.BUDGET),
+        (Result.EXPIRED, OutcomeDetail.NONE),
+    ],
+)
+def test_a_node_whose_pod_comes_back_whenever_it_is_evicted_is_tried_more_and_more_seldom(
+    result: Result, detail: OutcomeDetail
+) -> None:
+    """Somebody uncordons it (autoscaler#5235, #5790); its pod was evicted each eleven minutes, for ever."""
+    run = ScalerRun(shape("web", cpu=500), controller("web"), tick=10_000)
+    run.step(group("a", desired=2), *joined("a-1"), *joined("a-2"), *[pod(f"web-{n}", node="a-1") for n in range(5)])
+    back, times, read = "back-0", [], 0
+    run.step(pod(back, node="a-2"))
+    for _ in range(12 * 360):
+        run.step()
+        plans, read = [plan for plan in run.decided[read:] if isinstance(plan, NodeRemovalPlanned)], len(run.decided)
+        for plan in plans:
+            times.append(plan.at)
+            run.step(PodPlacementRemoved(when(run.now), CLUSTER, pod(back).pod))
+            back = f"back-{len(times)}"
+            run.step(pod(back, node=plan.node))
+            run.answer(plan, result, detail)
+    pauses = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert 3 <= len(times) <= 24
+    assert max(pauses) >= 1800.0

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
 )
 from schemas.facts.nodes import ExpanderPrioritiesSeen, NodeTaint
-from schemas.outcomes import Result
+from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
 from tests.support.cluster_events import START, when
@@ -251,6 +252,65 @@ def test_a_size_that_we_lower_ourselves_is_nobody_elses_doing(comings: list[bool
     cloud.go(900.0)
     assert not cloud.waiting
     assert [halt.reason for halt in run.of(NodeScalingHalted)] == []
+
+
+def set_back(run: ScalerRun) -> list[str]:
+    return [halt.reason for halt in run.of(NodeScalingHalted) if "set its size back" in halt.reason]
+
+
+@pytest.mark.parametrize("mode", [Mode.SHADOW, Mode.PLAN])
+def test_what_we_did_not_carry_out_nobody_sets_back(mode: Mode) -> None:
+    """Beside another autoscaler, whose group grows and shrinks."""
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000, mode=mode)
+    run.step(group("a", desired=1), *joined("a-1", "a"), pod("taken", "a", node="a-1"), pod("p", "a"))
+    run.run(60.0)
+    assert run.of(ScaleUpPlanned)
+    run.step(group("a", desired=2))
+    run.run(60.0)
+    run.step(group("a", desired=1))
+    run.run(60.0)
+    assert set_back(run) == []
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.EXPIRED])
+def test_growth_that_was_not_carried_out_is_not_set_back_either(result: Result) -> None:
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000)
+    nodes = ("a-1", "a-2", "a-3")
+    run.step(group("a", desired=3), *(each for name in nodes for each in joined(name, "a")), pod("p", "a"))
+    run.step(*(pod(f"on-{name}", "a", node=name) for name in nodes))
+    run.run(60.0)
+    run.answer(run.of(ScaleUpPlanned)[0], result, OutcomeDetail.MOVED)
+    run.step(group("a", desired=2))
+    assert set_back(run) == []
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 2), (2, 1, 2, 1, 2)])
+def test_a_cloud_that_once_answers_with_what_was_makes_us_undo_nothing(sizes: tuple[int, ...]) -> None:
+    """AWS's answers are only consistent in the end."""
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000)
+    run.step(group("a", desired=1), *joined("a-1", "a"), pod("taken", "a", node="a-1"), pod("p", "a"))
+    run.run(60.0)
+    run.answer(run.of(ScaleUpPlanned)[0], Result.DONE, OutcomeDetail.APPLIED)
+    for size in sizes:
+        run.step(replace(group("a", desired=size), at=when(run.now)))
+    run.run(120.0)
+    run.step(pod("q", "a", created=run.now))
+    run.run(60.0)
+    assert run.of(SizeCorrectionPlanned) == []
+    assert [after for _group, _before, after in run.grown] == [2, 3], "the next pod does not wait"
+
+
+def test_of_a_growth_that_is_set_back_in_part_the_rest_is_still_wanted() -> None:
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000)
+    run.step(group("a", desired=1), *joined("a-1", "a"), *(pod(f"p-{number}", "a") for number in range(4)))
+    run.run(60.0)
+    grown = run.of(ScaleUpPlanned)[0]
+    run.answer(grown, Result.DONE, OutcomeDetail.APPLIED)
+    run.step(replace(group("a", desired=grown.after), at=when(run.now)))
+    run.step(replace(group("a", desired=grown.after - 1), at=when(run.now)))
+    run.run(120.0)
+    assert len(set_back(run)) == 1
+    assert run.of(SizeCorrectionPlanned) == []
 
 
 INSTANCES = {"a": "g", "b": "g", "c": "g", "d": "h", "e": "h"}

@@ -67,10 +67,10 @@ def test_with_none_allowed_those_that_are_there_go() -> None:
 
 
 def test_a_refused_taint_is_planned_again_and_holds_no_removal_back() -> None:
-    run = world(1, unneeded_time=20.0)
+    run = world(1, unneeded_time=330.0)
     run.run(2.0)
     run.answer(run.of(SoftTaintPlanned)[0], Result.FAILED)
-    run.run(3.0)
+    run.run(310.0)
     assert len(run.soft_taints) == 2
     run.run(25.0)
     assert run.removed == ["n00"]

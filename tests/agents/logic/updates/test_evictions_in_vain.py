@@ -82,6 +82,35 @@ def test_evictions_that_are_denied_become_rare_and_the_reason_is_said() -> None:
     assert pauses[-1] >= 6 * 60
 
 
+@pytest.mark.parametrize(("mode", "most"), [(UpdateMode.RECREATE, 12), (UpdateMode.IN_PLACE, 240)])
+@pytest.mark.parametrize("detail", [OutcomeDetail.SERVER_ERROR, OutcomeDetail.MOVED])
+def test_plans_that_the_api_server_refuses_until_they_expire_become_rare_and_the_reason_is_said(
+    detail: OutcomeDetail, mode: UpdateMode, most: int
+) -> None:
+    """A webhook with failurePolicy Fail is away for a day (kyverno#3232); there were 576 plans for six pods, and not a word."""
+    stage = open_stage(*[pod(name, START, containers=RESET) for name in "abcdef"], mode=mode, facts_within=1e9)
+    why, planned, guards = "500: failed calling webhook", list[EvictionPlanned | ResizePlanned](), set()
+    open_plans: list[EvictionPlanned | ResizePlanned] = []
+    for minute in range(24 * 60):
+        now = LATER + minute * MINUTE
+        over = [plan for plan in open_plans if plan.expires <= when(now)]
+        outcomes = [
+            replace(
+                finished(plan, Result.EXPIRED, Action.EVICT if isinstance(plan, EvictionPlanned) else Action.RESIZE),
+                detail=detail,
+                reason=why,
+            )
+            for plan in over
+        ]
+        recommended = [recommend(now)] if minute % 30 == 0 else []
+        decided = look(stage, now, recommendations_by_cluster=recommended, outcomes=outcomes)
+        guards |= {why in each.reason for each in decided if isinstance(each, UpdateRefused)}
+        made = [each for each in decided if isinstance(each, EvictionPlanned | ResizePlanned)]
+        planned, open_plans = planned + made, [plan for plan in open_plans if plan not in over] + made
+    assert 3 <= len(planned) <= most
+    assert True in guards
+
+
 def test_once_a_new_pod_is_as_recommended_the_others_go_without_a_pause() -> None:
     stage = reset_pods()
     played(stage, 24, RESET)
