@@ -62,6 +62,7 @@ class Fault(StrEnum):
     FROZEN = "nothing new is known of it"
     RESIZED = "somebody sets its size up and down"
     SET_BACK = "somebody sets its size back whenever it has grown"
+    RAISED = "somebody raises its size again whenever a node has gone"
 
 
 _SAYS = {
@@ -273,9 +274,10 @@ class NodeCloud:
         if company.fault is Fault.RESIZED and now >= company.tried + 3 * TRIED_AGAIN:
             company.tried = now
             self._fact(company, replace(company.fact, desired=desired + 1 if desired < company.fact.most else company.fact.least))
-        if company.fault is Fault.SET_BACK:
+        if company.fault in (Fault.SET_BACK, Fault.RAISED):
             size, after = company.kept
-            company.tried = (company.tried or now) if desired > size else 0
+            other = desired > size if company.fault is Fault.SET_BACK else desired < size
+            company.tried = (company.tried or now) if other else 0
             if company.tried and now >= company.tried + after:
                 self._fact(company, replace(company.fact, desired=size))
 

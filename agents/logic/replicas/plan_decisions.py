@@ -12,6 +12,7 @@ from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
 from agents.logic.replicas.hpa_reconcile import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
+from schemas import times
 from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId
 from schemas.names import Workload
@@ -23,6 +24,12 @@ from schemas.well_known_labels import SCALING
 # Without an HPA, the status of an EHPA has these decisions' conditions, which may change in every round, and back.
 _APART = 60_000
 """Milliseconds between two decisions about a direct EHPA of which the second scales nothing."""
+_UNDONE_IN_A_ROW = 3
+"""Plans that came to nothing, or that somebody else undid, one after the other, from which on the next ones come more seldom."""
+_MOST_VOID = _UNDONE_IN_A_ROW + 2
+"""How many of them may have come to nothing: pauses of four minutes at most."""
+_FIRST_PAUSE, _LONGEST_PAUSE, _FORGOTTEN = 60_000, 1_800_000, 10_800_000
+"""Milliseconds of the first pause after these, of the longest, and until all is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class PlanMemory:
     upcoming: int | None = None  # The replicas that the last plan announced for later.
     published: HpaConditions = HpaConditions()  # The conditions of the last decision.
     published_in: int = 0  # Its turn.
+    undone: int = 0  # Direct plans that were undone or came to nothing, one after the other.
+    undone_in: int = 0  # The turn in which that was last seen.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,11 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
         # Somebody fixed the count by hand. The HPA scales only the Substitute, so that we must set the count ourselves.
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas
+    if mode is ScalingMode.DIRECT and request.is_direct:
+        request = replace(request, memory=_with_undone(request, current, replicas))
+        if wait := _pause(request, current, replicas):
+            why = f"somebody else sets the replicas back, or nothing comes of it: {replicas} are asked for again {wait}"
+            return _refused(replace(request, memory=replace(request.memory, memory=result.memory)), "set-back", why)
     after = replace(request.memory, due=request.due, memory=result.memory, guard="")
     before, now = request.memory.planned, request.turn.number
     upcoming = None if mode is ScalingMode.PREVIEW or replicas != result.decision.replicas else result.upcoming
@@ -146,6 +160,33 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     after = replace(after, planned=planned, upcoming=upcoming, published=published, published_in=now)
     event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
     return PlanOutcome(after, _decided(request, event))
+
+
+def _with_undone(request: PlanRequest, current: int, replicas: int) -> PlanMemory:
+    """The memory with a further plan that was undone or came to nothing, if this pass shows one."""
+    memory, now = request.memory, request.turn.number
+    if memory.undone and now - memory.undone_in >= _FORGOTTEN:
+        memory = replace(memory, undone=0)
+    if memory.planned is None or memory.planned[0] != ScalingMode.DIRECT.value or current == replicas:
+        return memory
+    _, was, wanted, last = memory.planned
+    changed, void = was == wanted != current, (was, wanted) == (current, replicas) and last <= now
+    if not changed and not void:
+        return memory
+    # Of a plan that is void nobody knows whether it was undone at once, or the API server is away and wants it when it is back.
+    count = memory.undone + 1 if changed else max(memory.undone, min(memory.undone + 1, _MOST_VOID))
+    return replace(memory, undone=count, undone_in=now)
+
+
+def _pause(request: PlanRequest, current: int, replicas: int) -> str:
+    """When the replicas are asked for again, if that is not now."""
+    # An HPA goes on and on. But pods that are started and ended each minute serve nobody.
+    surplus, memory = request.memory.undone - _UNDONE_IN_A_ROW, request.memory
+    if surplus < 0 or current == replicas:
+        return ""
+    pause = min(_FIRST_PAUSE << min(surplus, 16), _LONGEST_PAUSE)
+    due = memory.undone_in + pause
+    return "" if request.turn.number >= due else f"after {times.rfc3339(times.from_ms(due))}"
 
 
 def _unread(result: PassResult) -> str:

@@ -71,6 +71,8 @@ class NodeAutoscaler:
         """When each group last grew, where each is for itself."""
         self.raised: dict[str, float] = {}
         """When the last growth of a group was carried out, until somebody sets it back."""
+        self.removed: dict[str, float] = {}
+        """When the last removal of a node of a group was."""
         self.lowered: dict[str, float] = {}
         """When a plan that lowers a group's size was last open."""
         self.kept_size: dict[str, float] = {}
@@ -100,10 +102,13 @@ class NodeAutoscaler:
             # It was a mistake, or somebody has thought better of it.
             if failure is not None and failure.code == SET_BACK:
                 self.state.backoff.remove(group)
+            if group in self.removed and self.removed.pop(group) + self.settings.state.max_provision > now:
+                message = f"somebody else raised its size again from {before} to {after}"
+                self.state.backoff.fail(removals_of(group), ScaleUpFailure("Other", SET_BACK, message), now)
             return
         grown = self.raised.get(group)
         late = grown is None or grown + self.settings.state.max_provision <= now
-        if not self.settings.state.by_group or late or (by_us is not None and by_us + SCALE_DOWN_FORGOTTEN > now):
+        if late or (by_us is not None and by_us + SCALE_DOWN_FORGOTTEN > now):
             return
         # Else it would grow again for the same pods in a minute, and so on for as long as the other side sets it back.
         del self.raised[group]
@@ -111,6 +116,11 @@ class NodeAutoscaler:
             message = f"somebody else set its size back from {before} to {after}"
             self.state.fail(group, ScaleUpFailure("Other", SET_BACK, message), now)
             self.state.requests.pop(group, None)
+
+    def carried_out(self, plans: Iterable[tuple[str, str]], now: float) -> None:
+        """Plans were carried out that were about a group or a node; the group of each."""
+        for kind, group in plans if self.settings.state.by_group else ():
+            (self.raised if kind == "group" else self.removed if kind == "node" else {})[group] = now
 
     def lowering(self, groups: Iterable[str], now: float) -> None:
         """Plans are open that lower the sizes of these groups."""
@@ -213,6 +223,11 @@ def _removal_of(node: str) -> str:
     return f"removal of {node}"
 
 
+def removals_of(group: str) -> str:
+    """The key of all removals of a group among the backoffs."""
+    return f"removals of {group}"
+
+
 def _soft_taint_of(node: str, *, tainted: bool) -> str:
     """The same for its soft taint."""
     return f"{'soft' if tainted else 'no soft'} taint of {node}"
@@ -246,7 +261,8 @@ class CarriedState:
     kept_size: Mapping[str, float] = field(default_factory=dict)  # Until when its size is not lowered.
     roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # That of `NodeAutoscaler`.
     growths: Mapping[str, float] = field(default_factory=dict)  # When it grew.
-    raised: Mapping[str, float] = field(default_factory=dict)  # With `lowered`, those of `NodeAutoscaler`.
+    raised: Mapping[str, float] = field(default_factory=dict)  # With the next two, those of `NodeAutoscaler`.
+    removed: Mapping[str, float] = field(default_factory=dict)
     lowered: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -263,7 +279,8 @@ def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: f
     state.early.young, state.early.ended = dict(memory.young), dict(memory.ended)
     state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
     auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
-    auto.growths, auto.raised, auto.lowered = dict(memory.growths), dict(memory.raised), dict(memory.lowered)
+    auto.growths, auto.lowered = dict(memory.growths), dict(memory.lowered)
+    auto.raised, auto.removed = dict(memory.raised), dict(memory.removed)
     down.unneeded = {name: _unneeded(name, since) for name, since in memory.unneeded.items()}
     down.failed, down.looked = dict(memory.failed), memory.looked
     down.interval = NEVER if memory.interval is None else memory.interval
@@ -297,6 +314,7 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         roomy=dict(auto.roomy),
         growths=dict(auto.growths),
         raised=dict(auto.raised),
+        removed=dict(auto.removed),
         lowered=dict(auto.lowered),
     )
 

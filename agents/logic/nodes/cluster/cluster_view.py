@@ -9,6 +9,7 @@ from typing import Self
 
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
+from agents.logic.nodes.autoscaler.node_autoscaler import CarriedState, removals_of
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_patterns, planned_replicas
@@ -94,7 +95,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     planned, buffers = _to_come(state, cluster, settings, successors, settings.most_planned - len(waiting))
     inputs = NodeDecisionInputs(
         nodes=seen,
-        groups=_groups(state, cluster, facts, _patterns(state, cluster, patterns, settings), settings),
+        groups=_groups(state, facts, _patterns(state, cluster, patterns, settings), settings, now),
         waiting=waiting,
         instances=[SeenInstance(seen.instance, seen.group, seen.lifecycle in DYING) for seen in unregistered.values()],
         workloads=_controllers(state, prefix),
@@ -290,12 +291,12 @@ def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPat
 
 
 def _groups(
-    state: ScalerState, cluster: str, facts: list[NodeGroupSeen], patterns: GroupPatterns, settings: ScalerSettings
+    state: ScalerState, facts: list[NodeGroupSeen], patterns: GroupPatterns, settings: ScalerSettings, now: float
 ) -> list[GroupRow]:
     groups = []
     for fact in facts:
         template = patterns.of(fact)
-        plan = state.plans.get(f"{cluster}/group/{fact.group}")
+        plan, memory = state.plans.get(f"{fact.cluster}/group/{fact.group}"), state.memory.get(fact.cluster)
         groups.append(
             GroupRow(
                 fact.group,
@@ -309,10 +310,18 @@ def _groups(
                 gpu=template is not None and bool(fact_conversion.gpu(template.node)),
                 sources=group_options.pools_of_group(fact) if settings.capacity_memory else (),
                 stopped=fact.unscalable or (SUSPENDED if LAUNCH in fact.suspended else ""),
-                kept=fact.unscalable or (KEPT if TERMINATE in fact.suspended else REFRESHING if fact.refreshing else ""),
+                kept=fact.unscalable
+                or (KEPT if TERMINATE in fact.suspended else REFRESHING if fact.refreshing else "")
+                or _raised_again(memory, fact.group, now),
             )
         )
     return groups
+
+
+def _raised_again(memory: CarriedState | None, group: str, now: float) -> str:
+    """Why no node of a group goes for a while: each would have a successor at once."""
+    entry = None if memory is None else memory.backoff.get(removals_of(group))
+    return "" if entry is None or entry.until < now else entry.failure.message
 
 
 def priorities_of(known: KnownPriorities | None) -> Priorities | str:

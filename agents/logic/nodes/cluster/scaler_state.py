@@ -117,7 +117,7 @@ class ScalerState:
         """Of this turn."""
         self.resized: list[tuple[NodeGroupSeen, int]] = []
         """Groups that want another number of nodes since this turn, and how many they wanted before, but for plans of ours."""
-        self.carried_out: list[tuple[str, str]] = []  # Clusters and groups whose growth was, in this turn.
+        self.carried_out: list[tuple[str, str, str]] = []  # In this turn: cluster, what it was about (group, node), and group.
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
         """Plans that were refused, or failed, in this turn, with their keys."""
         self._lowering, self._index, self.conversions = frozenset[str](), PlacedPodIndex(), NodeConversions()
@@ -202,7 +202,8 @@ class ScalerState:
                 # AWS may answer with what was once more, and a second source be late.
                 if known is not None and event.at >= known.fact.at and event.desired != known.fact.desired:
                     # A plan whose end comes in this very turn counts, too.
-                    ours = event.desired < known.fact.desired and key in self._lowering
+                    grows = f"{event.cluster}/group/{event.group}" in self.plans
+                    ours = grows if event.desired > known.fact.desired else key in self._lowering
                     self.resized += [] if ours else [(event, known.fact.desired)]
                 self._settle(event)
             case NodeGroupGone() as event:
@@ -384,8 +385,7 @@ class ScalerState:
             if plan.id == event.decision:
                 if event.result is Result.DONE:
                     self.plans.upsert(key, replace(plan, done=True))
-                    if key.split("/")[1] == "group":
-                        self.carried_out.append((event.subject.cluster, plan.group))
+                    self.carried_out.append((event.subject.cluster, key.split("/")[1], plan.group))
                     group = self.groups.get(f"{event.subject.cluster}/{plan.group}")
                     if group is not None:
                         # The group may have shown its new size before the outcome came.

@@ -121,7 +121,7 @@ class Scaler(PartedState):
         """Let failed activities and failed plans count."""
         state = self.clusters
         touched = {event.cluster for event in state.failures} | {event.cluster for event, _ in state.resized}
-        touched |= {cluster for cluster, _ in state.carried_out}
+        touched |= {cluster for cluster, _, _ in state.carried_out}
         touched |= {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
             auto = node_autoscaler.recall(state.memory.get(cluster), self._core, now)
@@ -135,7 +135,7 @@ class Scaler(PartedState):
                     group = state.groups.get(f"{cluster}/{failure.group}")
                     for pool in group_options.empty_pools(failure, spot=group is not None and group.fact.spot):
                         auto.failed_to_grow(pool, what, at)
-            auto.raised |= {group: now for where, group in state.carried_out if where == cluster}
+            auto.carried_out([(kind, group) for where, kind, group in state.carried_out if where == cluster], now)
             for event, before in state.resized:
                 if event.cluster == cluster:
                     auto.resized(event.group, before, event.desired, now)

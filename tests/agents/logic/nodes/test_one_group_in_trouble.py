@@ -57,7 +57,7 @@ def preferred(*groups: str) -> ExpanderPrioritiesSeen:
 def served(cloud: NodeCloud) -> None:
     """Pods on nodes that others end every few minutes wait now and then, whatever anybody does; those of others never do."""
     fault = cloud.companies["a"].fault
-    by_others = fault in (Fault.RESIZED, Fault.SET_BACK)
+    by_others = fault in (Fault.RESIZED, Fault.SET_BACK, Fault.RAISED)
     ends = fault is Fault.FLAPS or by_others
     waiting = [name for name in sorted(cloud.waiting) if cloud.selectors[name] or not ends]
     assert not waiting, f"pods wait for ever: {waiting}"
@@ -252,6 +252,25 @@ def test_a_size_that_we_lower_ourselves_is_nobody_elses_doing(comings: list[bool
     cloud.go(900.0)
     assert not cloud.waiting
     assert [halt.reason for halt in run.of(NodeScalingHalted)] == []
+
+
+@pytest.mark.parametrize("late", [0, 1, 9])
+def test_a_group_whose_size_somebody_raises_again_loses_nodes_more_and_more_seldom_and_it_is_said(late: int) -> None:
+    """By target tracking or a schedule (autoscaler#3342): 59 nodes went in twelve hours, and 61 came."""
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000)
+    cloud = NodeCloud(run, group("a", desired=2))
+    cloud.wait("a", "running")
+    cloud.go(10.0)
+    cloud.breaks("a", Fault.RAISED, late)
+    cloud.go(12 * HOURS)
+    times = [plan.at for plan in run.of(NodeRemovalPlanned)]
+    pauses = [(after - before).total_seconds() for before, after in pairwise(times)]
+    assert 3 <= len(times) <= 24
+    assert max(pauses) >= 1800.0
+    assert any("somebody else raised its size again from 1 to 2" in halt.reason for halt in run.of(NodeScalingHalted))
+    cloud.breaks("a", Fault.NONE, 0)
+    cloud.go(1.5 * HOURS)
+    assert cloud.companies["a"].fact.desired == 1
 
 
 def set_back(run: ScalerRun) -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -130,3 +132,51 @@ def test_a_cron_holds_the_replicas_still() -> None:
         asked.append(now)
     assert asked == sorted(asked, reverse=True)
     assert asked[-1] == 45
+
+
+def tries(back_after: float, *, hours: int, times: int = 1_000_000) -> tuple[list[float], list[ReplicasRefused]]:
+    """The seconds at which replicas are asked for that somebody sets back after so many seconds, so many times; refusals."""
+    scene, have, reset_at, asked = ForecasterScene(), 1, inf, list[float]()
+    refused: list[ReplicasRefused] = []
+    scene.step(NOW, DIRECT, *pods(NOW, 1), scale(NOW, 1), scrape(NOW, 1, 2.0))
+    for number in range(1, hours * 720):
+        seconds, at = 5.0 * number, NOW + timedelta(seconds=5 * number)
+        events: list[Event] = [*pods(at, 1), scrape(at, 1, 2.0)] if number % 12 == 0 else []
+        if seconds >= reset_at and len(asked) <= times:
+            have, reset_at = 1, inf
+            events.append(scale(at, have))
+        decided = scene.step(at, *events)
+        refused += refusals(decided)
+        for plan in plans(decided):
+            if plan.replicas != have:
+                asked.append(seconds)
+                have, reset_at = plan.replicas, seconds + back_after
+                scene.step(at + timedelta(seconds=1), scale(at + timedelta(seconds=1), have))
+    return asked, refused
+
+
+@pytest.mark.parametrize(("back_after", "most"), [(5.0, 40), (30.0, 14), (180.0, 14), (300.0, 14)])
+def test_replicas_that_somebody_sets_back_are_asked_for_more_and_more_seldom_and_it_is_said(back_after: float, most: int) -> None:
+    """An operator, or GitOps (operator-sdk#3367, keda#5572); there were 36 to 360 scale-ups in three hours."""
+    asked, refused = tries(back_after, hours=3)
+    assert 6 <= len(asked) <= most
+    assert asked[2] - asked[0] < 2 * (back_after + 180.0), "twice may be chance"
+    assert {each.guard for each in refused} == {"set-back"}
+    assert "somebody else sets the replicas back" in refused[0].reason
+
+
+def test_replicas_that_hold_again_are_asked_for_at_once() -> None:
+    asked, refused = tries(30.0, hours=2, times=5)
+    assert len(asked) == 6
+    assert len(refused) <= 4
+
+
+def test_an_outage_of_the_scaler_delays_nobody_for_long_once_it_is_back() -> None:
+    """Each plan of three hours is void; those of the last minutes are not half an hour apart."""
+    scene, asked = ForecasterScene(), list[float]()
+    scene.step(NOW, DIRECT, *pods(NOW, 1), scale(NOW, 1), scrape(NOW, 1, 2.0))
+    for number in range(1, 3 * 720):
+        at = NOW + timedelta(seconds=5 * number)
+        events: list[Event] = [*pods(at, 1), scrape(at, 1, 2.0)] if number % 12 == 0 else []
+        asked += [5.0 * number for plan in plans(scene.step(at, *events)) if plan.replicas != 1]
+    assert max(later - earlier for earlier, later in pairwise(asked)) <= 420.0
