@@ -1,13 +1,14 @@
 """Runs `ullage export`, `record` and `import`: a stretch of the log as one incident file, and such a file put into a log."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from math import inf
 from pathlib import Path
+from time import monotonic
 
-from agents.processes.signals import stoppable, until_stopped
+from agents.processes.signals import pause, stoppable, until_stopped
 from agents.run.pipeline import stages
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
@@ -53,6 +54,10 @@ def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
         _written(context, file, Stretch(wires, since, until), flags, settings=fitted, at_work=sorted(at_work))
 
 
+_LONGEST_WAIT = 0.5
+"""Seconds. A signal that comes just before a wait begins, or that another thread gets, does not end it."""
+
+
 def record(settings: Settings, file: Path, length: str | None, flags: ExportFlags) -> None:
     """Wait, then write what was appended meanwhile."""
     _require_name(file)
@@ -62,8 +67,10 @@ def record(settings: Settings, file: Path, length: str | None, flags: ExportFlag
         # by offset and not by time: event time may go faster or slower than this machine's
         begun = {(wire, p): log.end(wire, p) for wire in wires for p in range(log.partitions(wire))}
         note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
+        until = inf if seconds is None else monotonic() + seconds
         with until_stopped():
-            threading.Event().wait(seconds)
+            while (left := until - monotonic()) > 0:
+                pause(min(left, _LONGEST_WAIT))
         _written(context, file, Stretch(wires, begun), flags, settings=fitted)
 
 

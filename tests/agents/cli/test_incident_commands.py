@@ -1,6 +1,5 @@
 """`ullage export`, `record` and `import`: an hour goes into a file and out again, and the commands read it as it is."""
 
-import os
 import re
 import signal
 import threading
@@ -101,7 +100,8 @@ def test_recording_until_it_is_stopped_writes_what_came_meanwhile(
     def stop() -> None:
         while signal.getsignal(signal.SIGTERM) is before:  # a signal that comes before the command listens ends the tests
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
+        # To this thread, so that nothing wakes the one that waits; a signal just before it waits does not either.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     threading.Thread(target=stop).start()
     assert cli.run(["record", str(file), "--log", str(log)]) == 0
