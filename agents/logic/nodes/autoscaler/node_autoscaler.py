@@ -120,7 +120,10 @@ class NodeAutoscaler:
     def carried_out(self, plans: Iterable[tuple[str, str]], now: float) -> None:
         """Plans were carried out that were about a group or a node; the group of each."""
         for kind, group in plans if self.settings.state.by_group else ():
-            (self.raised if kind == "group" else self.removed if kind == "node" else {})[group] = now
+            if kind == "group":
+                self.raised[group] = now
+            elif kind == "node":
+                self.removed[group] = now
 
     def lowering(self, groups: Iterable[str], now: float) -> None:
         """Plans are open that lower the sizes of these groups."""
