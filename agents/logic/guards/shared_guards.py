@@ -20,6 +20,8 @@ from schemas.units import Fraction, Seconds
 REPORTS_WITHIN = Seconds(600.0)
 """After so long without a report of a source that sees the pods of a cluster, what is known of them is not acted on."""
 
+_DOUBLINGS = 20
+
 C = TypeVar("C")
 S = TypeVar("S")
 
@@ -228,3 +230,8 @@ def over_budget(group: str, headcount: Headcount, share: Fraction, members: str 
     away = f"{headcount.away - spared} of the {group}'s {headcount.live} {members} are away or being changed"
     absent = f" ({headcount.missing} are missing)" if headcount.missing else ""
     return f"{away}{absent}; the budget is {share:g} of them"
+
+
+def doubled(first: float, count: int, *, longest: float) -> float:
+    """Seconds of the pause after so many failures in a row: `first` after one, twice as many after each further one."""
+    return min(first * 2.0 ** min(count - 1, _DOUBLINGS), longest)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from agents.engine.turn import Decided, Turn
-from agents.logic.guards.shared_guards import last_turn, plan_expiry
+from agents.logic.guards.shared_guards import doubled, last_turn, plan_expiry
 from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_manifest import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
@@ -28,8 +28,10 @@ _UNDONE_IN_A_ROW = 3
 """Plans that came to nothing, or that somebody else undid, one after the other, from which on the next ones come more seldom."""
 _MOST_VOID = _UNDONE_IN_A_ROW + 2
 """How many of them may have come to nothing: pauses of four minutes at most."""
-_FIRST_PAUSE, _LONGEST_PAUSE, _FORGOTTEN = 60_000, 1_800_000, 10_800_000
-"""Milliseconds of the first pause after these, of the longest, and until all is forgotten."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 1_800.0
+"""Seconds of the first pause after these, and of the longest."""
+_FORGOTTEN = 10_800_000
+"""Milliseconds until all of that is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,7 @@ def _pause(request: PlanRequest, current: int, replicas: int) -> str:
     surplus, memory = request.memory.undone - _UNDONE_IN_A_ROW, request.memory
     if surplus < 0 or current == replicas:
         return ""
-    pause = min(_FIRST_PAUSE << min(surplus, 16), _LONGEST_PAUSE)
-    due = memory.undone_in + pause
+    due = memory.undone_in + int(1000 * doubled(_FIRST_PAUSE, surplus + 1, longest=_LONGEST_PAUSE))
     return "" if request.turn.number >= due else f"after {times.rfc3339(times.from_ms(due))}"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
+from agents.logic.guards.shared_guards import doubled
 from schemas import admission_pauses, times
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -219,12 +220,6 @@ def replica_counts(
 # Without that an eviction changes nothing, and the next one would change nothing either.
 
 _A_DAY = 86_400.0
-_DOUBLINGS = 20
-
-
-def doubled(first: float, count: int, *, longest: float) -> float:
-    """Seconds of the pause after so many failures in a row: `first` after one, twice as many after each further one."""
-    return min(first * 2.0 ** min(count - 1, _DOUBLINGS), longest)
 
 
 @dataclass(frozen=True, slots=True)

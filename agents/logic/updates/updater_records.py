@@ -11,7 +11,8 @@ from math import isclose
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
-from agents.logic.updates.eviction_tolerance import PodsBefore, doubled
+from agents.logic.guards.shared_guards import doubled
+from agents.logic.updates.eviction_tolerance import PodsBefore
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.facts.pods import PodChanged
