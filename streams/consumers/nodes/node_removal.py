@@ -63,7 +63,7 @@ class NodeRemoval:
         self._aws, self._nodes, self._now, self._record = world.aws, world.nodes, world.now, world.record
         self._permit, self._options = permit, options or RemovalOptions()
         self._since: dict[tuple[str, str], datetime] = {}
-        """When the last steps of a removal began; a restart begins them again."""
+        """When steps of a removal began that the node does not tell; a restart begins them again."""
 
     def act(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
         """Do the next step; None after the last. Raises TryAgain while there is one, and GiveUp."""
@@ -76,10 +76,13 @@ class NodeRemoval:
         if node is None or node.uid != plan.node_uid or node.provider_id != plan.provider_id:
             return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' and id '{plan.provider_id}' is gone")
         mark = removal_marks.read(node)
-        if mark is None:
+        if mark is None and (plan.id, "marks") not in self._since:
             return self._begin(plan, node)
-        if mark.digest != removal_marks.digest(plan.id):
-            return _moved(f"node '{plan.node}' goes by another decision")
+        if mark is None or mark.since is None or mark.digest != removal_marks.digest(plan.id):
+            other = mark is not None and mark.digest not in ("", removal_marks.digest(plan.id))
+            # Whoever takes marks off wants the node to serve, and would do so again a second later.
+            what = "it goes by another decision" if other else "somebody took the marks of its removal off"
+            return _moved(f"node '{plan.node}': {what}")
         taken = (self._now() - mark.since).total_seconds()  # the taint says since when, so a restart loses nothing
         if taken < self._options.delay:
             raise _wait(plan, "the scheduler gets time to see the taint", Seconds(self._options.delay - taken))
@@ -105,7 +108,7 @@ class NodeRemoval:
             return
         node = self._nodes.node(plan.node) if plan.node else None
         mark = None if node is None else removal_marks.read(node)
-        if node is not None and mark is not None and mark.digest == removal_marks.digest(plan.id):
+        if node is not None and mark is not None and mark.digest in ("", removal_marks.digest(plan.id)):
             self._nodes.change(node, **removal_marks.removed(node))
 
     def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:
@@ -152,6 +155,7 @@ class NodeRemoval:
         marks = removal_marks.added(node, plan.id, at=self._now(), cordon=self._options.cordon)
         self._check_permit(plan)
         self._nodes.change(node, **marks)
+        self._waited(plan, "marks")
         raise _wait(plan, "the node was marked", self._options.delay)
 
     def _drain(
@@ -230,7 +234,7 @@ class NodeRemoval:
         return (now - self._since.setdefault((plan.id, step), now)).total_seconds()
 
     def _forget(self, plan: NodeRemovalPlanned) -> None:
-        for step in ("daemons", "hooks"):
+        for step in ("marks", "daemons", "hooks"):
             self._since.pop((plan.id, step), None)
 
     def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:

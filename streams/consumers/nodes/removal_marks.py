@@ -25,10 +25,10 @@ EFFECT = "NoSchedule"
 
 @dataclass(frozen=True, slots=True)
 class RemovalMark:
-    """A node is being removed by the decision with this digest, since that time."""
+    """A node is being removed by the decision with this digest, since that time; None where somebody took its taint off."""
 
     digest: str
-    since: datetime
+    since: datetime | None
 
 
 def digest(decision: str) -> str:
@@ -37,9 +37,11 @@ def digest(decision: str) -> str:
 
 
 def read(node: DrainableNode) -> RemovalMark | None:
-    """Our mark on a node; None when there is none."""
-    label = node.labels.get(MARK)
-    return None if label is None else RemovalMark(label, _since(node) or datetime.fromtimestamp(0, UTC))
+    """Our mark on a node, or what somebody left of it; None when there is none."""
+    label = node.labels.get(MARK) or next((str(taint.get("value")) for taint in node.taints if taint.get("key") == MARK), None)
+    # A cordon of ours without a mark is of no decision any more.
+    left = "" if label is None and CORDONED in node.annotations else label
+    return None if left is None else RemovalMark(left, _since(node))
 
 
 def _since(node: DrainableNode) -> datetime | None:

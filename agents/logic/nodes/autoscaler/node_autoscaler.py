@@ -29,6 +29,9 @@ from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 # Else a new autoscaler would wait with its first removal for what never happened.
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
+MOVED = "moved"
+MENDED_BY_FACTS = 120.0
+"""Seconds after which facts have shown whatever was there when a plan was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,15 @@ class NodeAutoscaler:
         """A group's target could not be raised."""
         self.state.fail(group, failure, now)
 
+    def refused_as_moved(self, group: str, reason: str, now: float) -> None:
+        """A growth was refused because its group has another size; a failure where facts do not mend that."""
+        key, books = f"moved growth of {group}", self.state.backoff
+        before = books.entries.get(key)
+        if before is None or before.failure.message != reason:
+            books.fail(key, ScaleUpFailure("Other", MOVED, reason), now)
+        elif before.failed + MENDED_BY_FACTS <= now:
+            self.failed_to_grow(group, before.failure, now)
+
     def resized(self, group: str, before: int, after: int, now: float) -> None:
         """A group wants another number of nodes, not by a plan of ours: a failed growth if that sets it back."""
         failure, by_us = self.state.backoff.of(group, now), self.lowered.get(group)
@@ -102,12 +114,13 @@ class NodeAutoscaler:
             # It was a mistake, or somebody has thought better of it.
             if failure is not None and failure.code == SET_BACK:
                 self.state.backoff.remove(group)
-            if group in self.removed and self.removed.pop(group) + self.settings.state.max_provision > now:
+            if group in self._recent(self.removed, now):
+                del self.removed[group]
                 message = f"somebody else raised its size again from {before} to {after}"
                 self.state.backoff.fail(removals_of(group), ScaleUpFailure("Other", SET_BACK, message), now)
             return
-        grown = self.raised.get(group)
-        late = grown is None or grown + self.settings.state.max_provision <= now
+        # Hours later, too: what is applied once an hour would set it back once an hour.
+        late = group not in self._recent(self.raised, now)
         if late or (by_us is not None and by_us + SCALE_DOWN_FORGOTTEN > now):
             return
         # Else it would grow again for the same pods in a minute, and so on for as long as the other side sets it back.
@@ -129,6 +142,11 @@ class NodeAutoscaler:
         """Plans are open that lower the sizes of these groups."""
         recent = {group: at for group, at in self.lowered.items() if at + SCALE_DOWN_FORGOTTEN > now}
         self.lowered = recent | dict.fromkeys(groups, now)
+        self.raised, self.removed = self._recent(self.raised, now), self._recent(self.removed, now)
+
+    def _recent(self, acts: Mapping[str, float], now: float) -> dict[str, float]:
+        """Those of the acts that somebody may still undo: as long as a failed growth is remembered."""
+        return {group: at for group, at in acts.items() if at + self.settings.backoff.forgotten > now}
 
     def started(self, groups: Sequence[str], now: float) -> None:
         """Deletions of nodes of these groups began."""
@@ -161,15 +179,16 @@ class NodeAutoscaler:
         # A new node that were started for its pods would be in vain, too.
         return _removal_of(node) in self.state.backoff.entries
 
-    def soft_tainted(self, node: str, now: float, *, tainted: bool) -> None:
-        """A node is to get its soft taint, or to lose it."""
+    def hinted(self, about: str, hint: str, now: float) -> None:
+        """A soft taint or a status is to be written: what it is about, and what it says."""
         if self.settings.state.by_group:
-            self.state.backoff.fail(_soft_taint_of(node, tainted=tainted), ScaleUpFailure("Other", ""), now)
+            self.state.backoff.fail(about, ScaleUpFailure("Other", "", hint), now)
 
-    def soft_taint_repeats(self, node: str, now: float, *, tainted: bool) -> bool:
-        """Whether the same was planned for the node a short while ago: it failed, or somebody else undid it."""
+    def hint_repeats(self, about: str, hint: str, now: float) -> bool:
+        """Whether the same was planned a short while ago: it failed, or somebody else undid it."""
         # As a hint it may come late. Of two autoscalers that both give hints each would undo the other's at every look.
-        return self.state.backoff.of(_soft_taint_of(node, tainted=tainted), now) is not None
+        before = self.state.backoff.of(about, now)
+        return before is not None and before.message == hint
 
     def failed_to_lower(self, group: str, now: float) -> None:
         """A group could not be let want fewer nodes."""
@@ -229,11 +248,6 @@ def _removal_of(node: str) -> str:
 def removals_of(group: str) -> str:
     """The key of all removals of a group among the backoffs."""
     return f"removals of {group}"
-
-
-def _soft_taint_of(node: str, *, tainted: bool) -> str:
-    """The same for its soft taint."""
-    return f"{'soft' if tainted else 'no soft'} taint of {node}"
 
 
 NEVER = float("inf")

@@ -94,9 +94,10 @@ def planned(
     return context.decided(plan, *places, context.view.groups[plan.group].place)
 
 
-def buffer_statuses(state: ScalerState, context: PlanContext) -> Iterator[Decided]:
+def buffer_statuses(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
     """A plan for the status of each buffer that does not show what the scaler makes of it, unless one is open."""
-    cluster, now = context.cluster, context.turn.number / 1000
+    context, auto, now = look.context, look.auto, look.now
+    cluster = context.cluster
     for name, wanted in context.view.buffers.items():
         buffer = state.buffers.get(name)
         # A status that is right is not written again, whoever wrote it.
@@ -105,8 +106,10 @@ def buffer_statuses(state: ScalerState, context: PlanContext) -> Iterator[Decide
         fact = buffer.fact
         about = f"{fact.namespace}/{fact.name}"
         key = f"{cluster}/{BUFFER}/{about}"
-        if not is_new(state, cluster, key, SaidLast(BUFFER, f"{wanted.replicas}: {wanted.message}{wanted.limited}")):
+        hint = f"{wanted.replicas}: {wanted.message}{wanted.limited}"
+        if auto.hint_repeats(f"status of {about}", hint, now) or not is_new(state, cluster, key, SaidLast(BUFFER, hint)):
             continue
+        auto.hinted(f"status of {about}", hint, now)
         plan = BufferStatusPlanned(
             id=context.id(BUFFER, about),
             at=context.turn.at,

@@ -48,10 +48,12 @@ SEEN_LATE = 300.0
 """Seconds for which a plan that was carried out is believed although no fact shows it."""
 ANSWERED_LATE = 10.0
 """Seconds for which the outcome of a plan that expired is awaited: it says why the plan was not carried out."""
+TAKEN_WITHIN = 300.0
+"""Seconds after the notice of an interruption in which the cloud takes the instance; AWS says two minutes."""
 _LASTING = frozenset((OutcomeDetail.AT_LIMIT, OutcomeDetail.NOT_FOUND, OutcomeDetail.INVALID, OutcomeDetail.FORBIDDEN))
 """What a refusal may come down to that the next facts need not show: bounds of AWS beyond ours, a group that is gone."""
-_HELD_UP = frozenset((OutcomeDetail.THROTTLED, OutcomeDetail.SERVER_ERROR, OutcomeDetail.IN_PROGRESS))
-"""What the last try of a plan that expired may have met in this group alone; with no answer at all the whole cloud is away."""
+_HELD_UP = frozenset((OutcomeDetail.THROTTLED, OutcomeDetail.SERVER_ERROR, OutcomeDetail.IN_PROGRESS, OutcomeDetail.NO_ANSWER))
+"""What the last try of a plan that expired may have met: the cloud put it off, or answered nobody."""
 
 
 class Scaler(PartedState):
@@ -154,12 +156,15 @@ class Scaler(PartedState):
         # A failure, or a refusal that a retry would not mend, delays the next plan for a while. Any other refusal means that the
         # facts were outdated, which the next facts will mend.
         held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
+        # So does what its cloud put off until it expired: another group may serve the pods meanwhile.
+        held = held or (outcome.result is Result.EXPIRED and outcome.detail in _HELD_UP)
         if kind == "group":
             auto.state.requests.pop(plan.group, None)
-            # So does a growth that its cloud put off until it expired, because another group may serve its pods meanwhile.
-            if held or (outcome.result is Result.EXPIRED and outcome.detail in _HELD_UP):
+            if held:
                 detail = outcome.detail.value or "failed"
                 auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
+            elif outcome.detail is OutcomeDetail.MOVED:
+                auto.refused_as_moved(plan.group, outcome.reason[:500], now)
             return
         if kind == SIZE:
             if held:
@@ -201,10 +206,10 @@ class Scaler(PartedState):
             if refusals and len(refusals) == len(decisions.delete.empty) + len(decisions.delete.drain):
                 # The budget lets none of them go, so that they want their soft taints as if none had been chosen.
                 decisions = decision_steps.soft_taints(auto, view.inputs, decisions)
-            decided += self._interrupted(context)
+            decided += self._interrupted(context, auto)
             decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, decisions, auto)
-            decided += open_plans.buffer_statuses(state, context)
+            decided += open_plans.buffer_statuses(state, taken)
         elif decisions.grow or decisions.scale_up.question or decisions.delete.empty or decisions.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
         decided += group_troubles.reports(state, taken) if look else ()
@@ -266,15 +271,19 @@ class Scaler(PartedState):
                 if node.ready:
                     context.headcount.acts(node.group)
 
-    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
+    def _interrupted(self, context: PlanContext, auto: NodeAutoscaler) -> Iterator[Decided]:
         """Plans for nodes whose instances the cloud takes away: they are drained while there is time."""
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
         for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
-            key = f"{cluster}/node/{name}"
+            key, fact = f"{cluster}/node/{name}", notice.fact
+            # Until the cloud takes it each try counts. A node that is still there has time to wait like any other.
+            overdue = now - times.to_seconds(fact.noticed or fact.at) > TAKEN_WITHIN
+            if overdue and auto.stays_for_now(name, now):
+                continue
             if not open_plans.is_new(state, cluster, key, SaidLast("remove", "interrupted")):
                 continue
             uids = state.ready_index().uids(f"{cluster}/{name}")
-            plan = scaling_plans.interruption(context, name, notice.fact, uids)
+            plan = scaling_plans.interruption(context, name, fact, uids)
             # Their pods count as waiting from now on, so that groups grow for them.
             state.call(cluster, now)
             if context.view.seen[name].ready:
@@ -288,10 +297,11 @@ class Scaler(PartedState):
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
         for name, tainted in (*((name, False) for name in decisions.untaint), *((name, True) for name in decisions.taint)):
             key, node = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
-            if auto.soft_taint_repeats(name, now, tainted=tainted):
+            about = f"{'' if tainted else 'no '}soft taint of {name}"
+            if auto.hint_repeats(about, "", now):
                 continue
             if open_plans.is_new(state, cluster, key, SaidLast("soft-taint", str(tainted))):
-                auto.soft_tainted(name, now, tainted=tainted)
+                auto.hinted(about, "", now)
                 plan = scaling_plans.soft_taint(context, name, tainted=tainted)
                 group = context.view.seen[name].group
                 state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))

@@ -1,6 +1,7 @@
 """CapacityBuffers: nodes have room for pods that nobody made, the status says for how many, and why for none."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -200,6 +201,23 @@ def test_a_status_is_planned_once_and_again_when_somebody_else_changed_it() -> N
     run.step(buffer(shown=replace(shown, replicas=7)))
     run.run(12)
     assert len(run.of(BufferStatusPlanned)) == 2
+
+
+@pytest.mark.parametrize("result", [Result.DONE, Result.FAILED, Result.EXPIRED])
+def test_a_status_that_somebody_else_keeps_changing_or_that_fails_is_written_more_and_more_seldom(result: Result) -> None:
+    """Two controllers of buffers on one cluster would write by turns at every look."""
+    run = ScalerRun(group("a"), buffer(), tick=10_000)
+    theirs, read = BufferShown(ready=True, replicas=7, template="tpl", generation=1, message="theirs"), 0
+    for _ in range(6 * 360):
+        run.step()
+        plans, read = [plan for plan in run.decided[read:] if isinstance(plan, BufferStatusPlanned)], len(run.decided)
+        for plan in plans:
+            run.answer(plan, result)
+            run.step(buffer(shown=theirs))
+    times = [plan.at for plan in run.of(BufferStatusPlanned)]
+    pauses = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert 3 <= len(times) <= 20
+    assert max(pauses) >= 1800.0
 
 
 def test_a_buffer_of_another_strategy_is_left_alone() -> None:

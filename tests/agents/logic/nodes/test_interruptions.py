@@ -6,7 +6,7 @@ import pytest
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
 from schemas.facts.nodes import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
-from schemas.outcomes import Result
+from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
@@ -49,6 +49,21 @@ def test_it_is_planned_once_and_again_when_it_was_refused() -> None:
     run.answer(run.of(NodeRemovalPlanned)[0], Result.REFUSED)
     run.run(3.0)
     assert run.removed == ["n1", "n1"]
+
+
+def test_a_node_that_the_cloud_does_not_take_after_all_is_tried_more_and_more_seldom() -> None:
+    run = world()
+    run.step(notice())
+    read = 0
+    for _ in range(6 * 3600):
+        run.step()
+        plans, read = [plan for plan in run.decided[read:] if isinstance(plan, NodeRemovalPlanned)], len(run.decided)
+        for plan in plans:
+            run.answer(plan, Result.REFUSED, OutcomeDetail.MOVED)
+    times = [(plan.at - when(START)).total_seconds() for plan in run.of(NodeRemovalPlanned)]
+    soon = [time for time in times if time <= 120.0]
+    assert len(soon) >= 10, "while the cloud is about to take it each try counts"
+    assert len([time for time in times if time > 400.0]) <= 16
 
 
 def advised(kind: InterruptionKind, *more: Any, **changed: Any) -> ScalerRun:

@@ -215,7 +215,7 @@ def test_of_a_group_whose_nodes_do_not_stay_few_are_started_and_it_is_said(fault
     assert any("its last growth failed with" in reason for reason in said)
 
 
-@pytest.mark.parametrize("late", [0, 2, 6, 12])
+@pytest.mark.parametrize("late", [0, 2, 6, 12, 90])
 def test_a_group_whose_size_somebody_sets_back_is_tried_more_and_more_seldom_and_it_is_said(late: int) -> None:
     """By a schedule of AWS or by Terraform, before its nodes come or after; it grew 27 times an hour."""
     run = ScalerRun(shape("a", cpu=3500, node_selector={"group": "a"}), controller("a"), tick=5000)
@@ -254,7 +254,7 @@ def test_a_size_that_we_lower_ourselves_is_nobody_elses_doing(comings: list[bool
     assert [halt.reason for halt in run.of(NodeScalingHalted)] == []
 
 
-@pytest.mark.parametrize("late", [0, 1, 9])
+@pytest.mark.parametrize("late", [0, 1, 9, 90])
 def test_a_group_whose_size_somebody_raises_again_loses_nodes_more_and_more_seldom_and_it_is_said(late: int) -> None:
     """By target tracking or a schedule (autoscaler#3342): 59 nodes went in twelve hours, and 61 came."""
     run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=5000)
@@ -494,3 +494,31 @@ def test_the_page_tells_every_trouble_of_a_group_and_every_stay_has_a_sentence()
     section = page.split("## When a group is in trouble")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == sorted(set(TroubleCode) - {TroubleCode.OVER})
     assert scaling_plans.STAYS.keys() == set(StayReason)
+
+
+@pytest.mark.parametrize(
+    ("result", "detail"),
+    [
+        (Result.EXPIRED, OutcomeDetail.NO_ANSWER),
+        (Result.EXPIRED, OutcomeDetail.SERVER_ERROR),
+        (Result.REFUSED, OutcomeDetail.MOVED),
+    ],
+)
+def test_growth_that_comes_to_nothing_in_whatever_way_is_tried_more_and_more_seldom_and_it_is_said(
+    result: Result, detail: OutcomeDetail
+) -> None:
+    """309 plans in twelve hours while AWS answered nobody, and 2,161 for a group said to have another size, without a word."""
+    run = ScalerRun(shape("a", cpu=3500), controller("a"), tick=10_000)
+    run.step(group("a", desired=1), *joined("a-1", "a"), pod("taken", "a", node="a-1"), pod("p", "a"))
+    read = 0
+    for _ in range(12 * 360):
+        run.step()
+        plans, read = [plan for plan in run.decided[read:] if isinstance(plan, ScaleUpPlanned)], len(run.decided)
+        for plan in plans:
+            run.answer(plan, result, detail)
+    times = [plan.at for plan in run.of(ScaleUpPlanned)]
+    pauses = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    # The first two minutes of plans that were overtaken may still be mended by facts.
+    assert 3 <= len(times) <= 60
+    assert max(pauses) >= 1800.0
+    assert any(f"its last growth failed with {detail.value}" in halt.reason for halt in run.of(NodeScalingHalted))

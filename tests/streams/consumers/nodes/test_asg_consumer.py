@@ -241,6 +241,31 @@ def test_a_pause_takes_the_marks_back_and_says_so(scene: NodeScene) -> None:
     assert not scene.marked("one")
 
 
+@pytest.mark.parametrize("what", ["all", "the taints", "the label", "the label and the taints"])
+def test_a_node_whose_marks_somebody_takes_off_stays_and_is_marked_once(scene: NodeScene, what: str) -> None:
+    """They were put on again each second until the plan expired."""
+    before = scene.nodes.nodes["one"]
+    scene.nodes.protected = {"a"}
+    scene.remove("one", evict=[pod("a"), pod("b")], drain=10.0)
+    marked = 0
+    for _ in range(60):
+        scene.run(rounds=1)
+        node = scene.nodes.nodes["one"]
+        whole = removal_marks.MARK in node.labels and len(node.taints) > len(before.taints)
+        marked += whole
+        if whole and what == "all":
+            scene.nodes.nodes["one"] = replace(before, version=node.version)
+        elif whole:
+            labels = node.labels if what == "the taints" else before.labels
+            taints = node.taints if what == "the label" else before.taints
+            scene.nodes.nodes["one"] = replace(node, labels=labels, taints=taints)
+    assert marked == 1
+    # Taints alone keep pods away, so that the drain goes on.
+    assert scene.ended() == [("failed", OutcomeDetail.BUDGET) if what == "the label" else ("refused", OutcomeDetail.MOVED)]
+    after = scene.nodes.nodes["one"]
+    assert replace(after, version=before.version) == before
+
+
 def test_in_shadow_nothing_is_touched(scene: NodeScene) -> None:
     scene.control(Mode.SHADOW)
     scene.grow(2, 3)
