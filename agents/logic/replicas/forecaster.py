@@ -271,6 +271,9 @@ class Forecaster(PartedState):
             return "paused", paused
         if refused := self._too_many(key):
             return self.known.shares.exceeded(key) or "metrics", refused
+        # Of two that set the replicas each would undo the other's. An HPA of ours beside it is Kubernetes' to refuse.
+        if plan_decisions.carried_out_by(ehpa) is ScalingMode.DIRECT and (hpa := self.known.foreign_hpa(ehpa.target, ehpa.uid)):
+            return "hpa", f"the HorizontalPodAutoscaler '{ehpa.namespace}/{hpa}', which is not ours, scales the same target"
         return None
 
     def _situation(self, key: str, ehpa: EhpaChanged, turn: Turn) -> ScalingSituation | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from schemas.units import Fraction, Seconds
 
 NAME = "forecaster"
-PROGRAM = 6
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided."""
 
 

@@ -92,6 +92,8 @@ class ForecasterState:
         self.predictions: ObjectTable[PredictionRecord] = ObjectTable("predictions", PredictionRecord, 64)
         self.scales: ObjectTable[ScaleRecord] = ObjectTable("scales", ScaleRecord, 64)
         self.hpas: ObjectTable[HpaOwner] = ObjectTable("hpas", HpaOwner, 64)
+        self._hpas_of: dict[str, set[str]] = {}
+        """The names of the HPAs of each workload."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.newest: ObjectTable[LoadSample] = ObjectTable("newest", LoadSample, 64)
         self.failures: ObjectTable[QueryFailure] = ObjectTable("failures", QueryFailure, 16)
@@ -128,6 +130,10 @@ class ForecasterState:
         for key in self.shares.settle():
             self.wanted.put(key, *self._wishes(key))
         self.fits = TimerQueue((key, model.due) for key, model in self.models.items())
+        self._hpas_of = {}
+        for key in self.hpas:
+            workload, _, name = key.rpartition("|")
+            self._hpas_of.setdefault(workload, set()).add(name)
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn."""
@@ -216,10 +222,18 @@ class ForecasterState:
                 self.scales.upsert(event.workload.key, ScaleRecord(event, recorded.place))
             case HpaSeen():
                 self.hpas.upsert(f"{event.workload.key}|{event.name}", HpaOwner(event.owner_uid))
+                self._hpas_of.setdefault(event.workload.key, set()).add(event.name)
             case HpaGone():
                 self.hpas.remove(f"{event.workload.key}|{event.name}")
+                left = self._hpas_of.pop(event.workload.key, set()) - {event.name}
+                self._hpas_of |= {event.workload.key: left} if left else {}
             case _:
                 pass
+
+    def foreign_hpa(self, workload: str, owner_uid: str) -> str:
+        """The name of an HPA of the workload that does not follow from this owner; empty if there is none."""
+        owners = {name: self.hpas.get(f"{workload}|{name}") for name in self._hpas_of.get(workload, ())}
+        return min((name for name, hpa in owners.items() if hpa is not None and hpa.owner_uid != owner_uid), default="")
 
     def _usage(self, event: MetricsScraped, place: Place, turn: int) -> None:
         for workload in self.usage.scraped(event):

@@ -13,9 +13,11 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from schemas.catalogue import Event
 from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused
 from schemas.facts.pods import PodPhase
+from schemas.facts.replica_scaling import HpaGone, HpaSeen
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger
-from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, plans, pods, refusals, resumed, scale, scrape
+from schemas.policies.vpa import TargetRef
+from tests.support.replica_scene import CART, MONDAY, ForecasterScene, ehpa, plans, pods, refusals, resumed, scale, scrape
 
 NOW = MONDAY + timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
@@ -180,3 +182,31 @@ def test_an_outage_of_the_scaler_delays_nobody_for_long_once_it_is_back() -> Non
         events: list[Event] = [*pods(at, 1), scrape(at, 1, 2.0)] if number % 12 == 0 else []
         asked += [5.0 * number for plan in plans(scene.step(at, *events)) if plan.replicas != 1]
     assert max(later - earlier for earlier, later in pairwise(asked)) <= 420.0
+
+
+def hpa(at: datetime, name: str = "keda-hpa-cart", owner: str = "") -> HpaSeen:
+    return HpaSeen(
+        at, CART, "shop", name, MONDAY, TargetRef("Deployment", "cart", "apps/v1"), max_replicas=2, owner_uid=owner, uid="h1"
+    )
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_beside_an_hpa_of_others_a_direct_ehpa_plans_nothing_and_names_it(kept: bool) -> None:
+    """keda#5572: by turns they scaled the target up and down, 24 times in two hours."""
+    scene = ForecasterScene()
+    loads = (DIRECT, *pods(NOW, 5), scale(NOW, 5), scrape(NOW, 5, 0.9))
+    decided = scene.run(NOW, 55, hpa(NOW), hpa(NOW, "other"), HpaGone(NOW, CART, "shop", "other"), *loads)
+    [refused] = refusals(decided)
+    assert (plans(decided), refused.guard) == ([], "hpa")
+    assert "the HorizontalPodAutoscaler 'shop/keda-hpa-cart', which is not ours, scales the same target" in refused.reason
+    scene = resumed(scene) if kept else scene
+    assert minutes(scene, 1, [0.9, 0.9]) == []
+    at = NOW + 3 * MINUTE
+    decided = scene.run(at, 55, HpaGone(at, CART, "shop", "keda-hpa-cart"), scrape(at, 5, 0.9))
+    assert [plan.replicas for plan in plans(decided)] == [6]
+
+
+@pytest.mark.parametrize(("policy", "owner"), [(DIRECT, DIRECT.uid), (BY_HPA, "")])
+def test_an_hpa_that_follows_from_the_ehpa_or_stands_beside_one_is_no_hindrance(policy: EhpaChanged, owner: str) -> None:
+    decided = ForecasterScene().run(NOW, 55, hpa(NOW, owner=owner), policy, *pods(NOW, 5), scale(NOW, 5), scrape(NOW, 5, 0.9))
+    assert (len(plans(decided)), refusals(decided)) == (1, [])
