@@ -6,7 +6,7 @@ status, which gives the reason.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
@@ -15,13 +15,13 @@ import yaml
 from schemas.decisions.replica_plans import LoadForecast, ReplicasPlanned, ScalingMode
 from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ObjectChange, OutcomeDetail, Result
-from schemas.times import to_seconds
-from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
+from schemas.times import from_ms, rfc3339, to_seconds
+from schemas.well_known_labels import EHPA_UID, SCALING
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.json_objects import ObjectKeeper
 from streams.consumers.replicas import desired_objects, ehpa_status
-from streams.consumers.replicas.desired_objects import ObjectGenerator
+from streams.consumers.replicas.desired_objects import DriftBook, ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
@@ -31,6 +31,12 @@ _log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows the current values of an HPA's metrics."""
 _LONGEST_METRICS = 100_000  # characters; all annotations of an object together may have 256 KiB
+_STEPS = {
+    "Substitute": "FailedReconcileSubstitute",
+    "TimeSeriesPrediction": "FailedReconcilePrediction",
+    "HorizontalPodAutoscaler": "FailedReconcileHPA",
+}
+"""The condition's reason where an object is not as it should be."""
 _SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 """Kinds whose scale is in the log, so that the forecaster can plan their replicas."""
 
@@ -61,6 +67,14 @@ class ReplicaClients:
     pods: PodLists
 
 
+@dataclass(slots=True)
+class _PassMemory:
+    """What later passes need: why current metrics cannot be shown, by the EHPA's namespace and name, and what drifted."""
+
+    unshown: dict[str, str] = field(default_factory=dict)
+    drifts: DriftBook = field(default_factory=DriftBook)
+
+
 class _Stop(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -72,17 +86,17 @@ class EhpaReconciler:
 
     def __init__(self, clients: ReplicaClients, generator: ObjectGenerator, record: RecordEvent = record_nothing) -> None:
         self._clients, self._generator, self._events = clients, generator, EhpaEvents(record)
-        self._unshown: dict[str, str] = {}
-        """Why current metrics cannot be shown, by the EHPA's namespace and name."""
+        self._memory = _PassMemory()
 
     def run_pass(self, order: PassOrder) -> PassReport:
         """One pass. Raises TryAgain and GiveUp if it cannot read the EHPA or its target, or cannot write the status."""
         live = self._clients.ehpas.find(order.namespace, order.name)
         if live is None or live["metadata"].get("deletionTimestamp"):
-            self._unshown.pop(f"{order.namespace}/{order.name}", None)
+            self._memory.unshown.pop(f"{order.namespace}/{order.name}", None)
             self._events.forget(order)
+            self._memory.drifts.forget(order.namespace, f"ehpa-{order.name}")
             return PassReport()
-        work = _EhpaPass(self._clients, self._generator, order, live, self._unshown)
+        work = _EhpaPass(self._clients, self._generator, order, live, self._memory)
         with self._events.told(order, work.report):
             work.run()
         return work.report
@@ -93,32 +107,38 @@ class EhpaReconciler:
         if live is not None:
             forecast = order.forecast
             fits = forecast is not None and not forecast.withdrawn and forecast.uid == live["metadata"]["uid"]
-            write_forecasts(self._clients.tsps, self._generator, live, order, forecast if fits else None)
+            ehpa_status.write_forecasts(self._clients.tsps, self._generator, live, order, forecast if fits else None)
 
 
 class _EhpaPass:
     def __init__(
-        self, clients: ReplicaClients, generator: ObjectGenerator, order: PassOrder, live: Json, unshown: dict[str, str]
+        self, clients: ReplicaClients, generator: ObjectGenerator, order: PassOrder, live: Json, memory: _PassMemory
     ) -> None:
         self._clients, self._generator, self._order, self._live = clients, generator, order, live
-        self._unshown = unshown
+        self._unshown, self._drifts = memory.unshown, memory.drifts
         about = live["metadata"]
         self._uid, self._child = str(about["uid"]), f"ehpa-{about['name']}"
         self._spec: Json = live.get("spec") or {}
         self.report = PassReport(found=True, generation=int(about.get("generation") or 0), uid=self._uid)
         self._result = EhpaFindings()
+        self._left_changed: _Stop | None = None
+        """An object that somebody else keeps changing, and that this pass leaves so."""
 
     def run(self) -> None:
         """Run all steps. The first one that fails ends the pass, and the status reports it."""
         try:
             self._steps()
+            if self._left_changed is not None:
+                raise self._left_changed
         except _Stop as stop:
             self._result.not_ready = stop.not_ready
             self.report.failed(stop.not_ready.reason, stop.__cause__ or stop)
         status = ehpa_status.desired_status(self._live.get("status") or {}, self._result, self._order.at)
         if status != (self._live.get("status") or {}):
             try:
-                self._clients.ehpas.merge(self._order.namespace, self._order.name, {"status": _replacing(status)}, part="status")
+                self._clients.ehpas.merge(
+                    self._order.namespace, self._order.name, {"status": ehpa_status.replacing(status)}, part="status"
+                )
             except EdgeError as error:
                 self.report.failed("FailedUpdateStatus", error)
                 raise
@@ -196,7 +216,7 @@ class _EhpaPass:
     @property
     def _failed_before(self) -> str:
         """The message that the status has if the EHPA could not be scaled; empty otherwise."""
-        ready = _ready_condition(self._live) or {}
+        ready = ehpa_status.ready_condition(self._live) or {}
         return str(ready.get("message") or "") if ready.get("reason") == "FailedScale" else ""
 
     @property
@@ -224,7 +244,7 @@ class _EhpaPass:
         hpa = self._clients.hpas.find(self._order.namespace, self._child)
         self._result.hpa = hpa if hpa is not None and self._is_ours(hpa) else None
         tsp = self._clients.tsps.find(self._order.namespace, self._child)
-        self._result.prediction = _ready_condition(tsp) if tsp is not None and self._is_ours(tsp) else None
+        self._result.prediction = ehpa_status.ready_condition(tsp) if tsp is not None and self._is_ours(tsp) else None
 
     def _try(self, reason: str, step: Any) -> None:
         """Run a step. If the API refuses it, or it is impossible, the pass ends with this reason."""
@@ -253,7 +273,7 @@ class _EhpaPass:
             keeper.merge(namespace, self._child, {"spec": {"replicas": scale.there}})
 
     def _prediction(self) -> None:
-        wanted = self._generator.tsp(_with_queries(self._live, self._order.queries))
+        wanted = self._generator.tsp(desired_objects.with_queries(self._live, self._order.queries))
         if wanted is None:
             self._remove(self._clients.tsps, "TimeSeriesPrediction")
             return
@@ -261,7 +281,9 @@ class _EhpaPass:
             raise GiveUp(doing="making", to=f"TimeSeriesPrediction '{self._child}'", answer=wanted.why_not)
         self._result.left_out += wanted.left_out
         live = self._apply(self._clients.tsps, "TimeSeriesPrediction", wanted.manifest)
-        self._result.prediction = write_forecasts(self._clients.tsps, self._generator, live, self._order, self._forecast)
+        self._result.prediction = ehpa_status.write_forecasts(
+            self._clients.tsps, self._generator, live, self._order, self._forecast
+        )
 
     @property
     def _forecast(self) -> LoadForecast | None:
@@ -283,14 +305,15 @@ class _EhpaPass:
         live = self._apply(self._clients.hpas, "HorizontalPodAutoscaler", wanted.manifest)
         # Server-side apply keeps what others added, and an addition to the behaviour changes what the autoscaler does.
         foreign = desired_objects.foreign_behavior(live, wanted.manifest)
-        if foreign is not None:
+        kind, drift = "HorizontalPodAutoscaler", "spec.behavior said more"
+        if foreign is not None and self._may_write(kind, wanted.manifest, live, drift):
             live = self._clients.hpas.merge(self._order.namespace, self._child, foreign)
-            self._wrote("HorizontalPodAutoscaler", ObjectChange.UPDATED, live, "spec.behavior said more")
+            self._wrote(kind, ObjectChange.UPDATED, live, drift)
         self._result.hpa = live
 
     def _apply(self, keeper: ObjectKeeper, kind: str, manifest: Mapping[str, Any]) -> Json:
         """Bring the object into its desired state. Raises GiveUp if it is not ours, and whatever the API raises."""
-        before = keeper.find(self._order.namespace, self._child)
+        before, key = keeper.find(self._order.namespace, self._child), (self._order.namespace, self._child, kind)
         if before is not None:
             if not self._is_ours(before):
                 raise GiveUp(
@@ -298,7 +321,13 @@ class _EhpaPass:
                 )
             difference = desired_objects.first_difference(before, manifest)
             if not difference:
+                self._drifts.settled(key, manifest)
                 return before
+            difference += desired_objects.last_writer(before)
+        else:
+            difference = "it was not there"
+        if not self._may_write(kind, manifest, before, difference):
+            return before or {}
         change = ObjectChange.CREATED if before is None else ObjectChange.UPDATED
         try:
             live = keeper.apply(self._order.namespace, manifest)
@@ -306,8 +335,23 @@ class _EhpaPass:
             self.report.writes.append(ObjectWrite(kind, self._child, change, "", "", str(error)))
             raise
         if before is None or live["metadata"].get("resourceVersion") != before["metadata"].get("resourceVersion"):
-            self._wrote(kind, change, live, "it was not there" if before is None else difference)
+            self._wrote(kind, change, live, difference)
+        self._drifts.settled(key, manifest)
         return live
+
+    def _may_write(self, kind: str, manifest: Mapping[str, Any], live: Json | None, difference: str) -> bool:
+        """Whether to put the object right now; if not, the status says that somebody else keeps changing it."""
+        now = to_seconds(self._order.at)
+        again = self._drifts.again((self._order.namespace, self._child, kind), manifest, now)
+        if again <= now:
+            return True
+        what = "deleting" if live is None else "changing"
+        reason, until = _STEPS[kind], rfc3339(from_ms(int(again) * 1000))
+        sentence = f"somebody else keeps {what} {kind} '{self._child}' ({difference}); it is put right again after {until}"
+        self._left_changed = self._left_changed or _Stop(reason, sentence)
+        if live is None:
+            raise self._left_changed
+        return False
 
     def _remove(self, keeper: ObjectKeeper, kind: str) -> None:
         """Delete an object of ours that the EHPA, as it is now, does not want."""
@@ -350,43 +394,3 @@ class _EhpaPass:
                 return
             if self._unshown.pop(name, None) is not None:
                 _log.info("current metrics are shown again", ehpa=name)
-
-
-def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
-    """The EHPA with annotations for the queries that rules give, where it has none of its own."""
-    about = live["metadata"]
-    annotations = {**{f"{METRIC_QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
-    return {**live, "metadata": {**about, "annotations": annotations}} if queries else live
-
-
-def write_forecasts(
-    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
-) -> Json | None:
-    """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready."""
-    before, now = live.get("status") or {}, to_seconds(order.at)
-    forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
-    same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
-    # Once in a window for the forecasts' sake, as upstream does, and not with each new forecast.
-    if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(_ready_condition(live)) != _meaning(condition):
-        status = ehpa_status.tsp_status(before, forecasts, condition, order.at)
-        about = live["metadata"]
-        live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
-    return _ready_condition(live)
-
-
-def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
-    return {(str(forecast.get("resourceIdentifier")), bool(forecast.get("ready"))) for forecast in forecasts}
-
-
-def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
-    return () if condition is None else tuple(condition.get(key) or "" for key in ("status", "reason", "message"))
-
-
-def _ready_condition(tsp: Mapping[str, Any]) -> Json | None:
-    conditions = (tsp.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == "Ready"), None)
-
-
-def _replacing(status: Json) -> Json:
-    # A merge patch keeps every field that it does not name.
-    return {**dict.fromkeys(("expectReplicas", "currentReplicas", "lastScaleTime")), **status}

@@ -13,12 +13,14 @@ from typing import Any
 
 from schemas import times
 from schemas.decision_subjects import Subject
-from schemas.decisions.replica_plans import HpaConditions, ProposalOrigin, ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import HpaConditions, LoadForecast, ProposalOrigin, ReplicasPlanned, ReplicasRefused
 from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ActionFinished, ObjectChange, Result
 from schemas.times import to_seconds
 from schemas.units import counted
 from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
+from streams.clients.kube.json_objects import ObjectKeeper
+from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.pass_order import PassOrder, PassReport, ScalingDecision
 from streams.errors import EdgeError, Unreachable
 
@@ -126,6 +128,41 @@ def _timed(wanted: Sequence[Json], before: Sequence[Mapping[str, Any]], at: date
 def tsp_status(before: Mapping[str, Any], forecasts: list[Json], condition: Json, at: datetime) -> Json:
     """The status of a TimeSeriesPrediction."""
     return {"predictionMetrics": forecasts, "conditions": _timed([condition], before.get("conditions") or (), at)}
+
+
+def replacing(status: Json) -> Json:
+    """A merge patch that makes this the whole status, as far as it is ours."""
+    # A merge patch keeps every field that it does not name.
+    return {**dict.fromkeys(("expectReplicas", "currentReplicas", "lastScaleTime")), **status}
+
+
+def write_forecasts(
+    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
+) -> Json | None:
+    """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready."""
+    before, now = live.get("status") or {}, to_seconds(order.at)
+    forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
+    same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
+    # Once in a window for the forecasts' sake, as upstream does, and not with each new forecast.
+    if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(ready_condition(live)) != _meaning(condition):
+        status = tsp_status(before, forecasts, condition, order.at)
+        about = live["metadata"]
+        live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
+    return ready_condition(live)
+
+
+def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
+    return {(str(forecast.get("resourceIdentifier")), bool(forecast.get("ready"))) for forecast in forecasts}
+
+
+def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
+    return () if condition is None else tuple(condition.get(key) or "" for key in ("status", "reason", "message"))
+
+
+def ready_condition(tsp: Mapping[str, Any]) -> Json | None:
+    """The condition Ready in the status of a TimeSeriesPrediction."""
+    conditions = (tsp.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), None)
 
 
 _CREATED = {

@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -55,8 +57,8 @@ class Passes:
         key = "shop", "web"
         self.world.ehpas.held[key] = {**self.world.ehpas.held.get(key, {}), **ehpa_manifests.manifest_of(replace(WEB, **changes))}
 
-    def run(self, rival: str = "", scaled: ActionFinished | None = None) -> PassReport:
-        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY, rival=rival, scaled=scaled))
+    def run(self, rival: str = "", scaled: ActionFinished | None = None, at: datetime = MONDAY) -> PassReport:
+        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", at, rival=rival, scaled=scaled))
 
     @property
     def hpa(self) -> Any:
@@ -295,3 +297,58 @@ def test_an_ehpa_that_is_gone_is_passed_over(scaling: str) -> None:
     passes.world.ehpas.held.clear()
     assert not passes.run().found
     assert not passes.world.hpas.held
+
+
+@pytest.mark.parametrize("what", ["changed", "deleted", "behavior"])
+@pytest.mark.parametrize("every", [1, 4, 8])
+def test_an_object_that_somebody_keeps_changing_is_put_right_more_and_more_seldom_and_it_is_said(what: str, every: int) -> None:
+    """fluxcd/flux2#3277: GitOps and we wrote the HPA by turns, 719 times an hour, and the EHPA said Ready."""
+    passes, writes, ready = Passes(), [], set()
+    passes.run()
+    for turn in range(2 * 120):
+        live = passes.world.hpas.held.get(KEY)
+        if turn % every == 0 and live is not None:
+            about = {**live["metadata"], "managedFields": [{"manager": "argocd-controller", "time": "2026-01-05T00:00:00Z"}]}
+            live["metadata"], spec = about, live["spec"]
+            match what:
+                case "changed":
+                    spec["maxReplicas"] = 5
+                case "deleted":
+                    del passes.world.hpas.held[KEY]
+                case _:
+                    spec["behavior"] = {"scaleDown": {"selectPolicy": "Disabled"}}
+        report = passes.run(at=MONDAY + timedelta(seconds=30 * turn))
+        writes += [turn for write in report.writes if write.kind == "HorizontalPodAutoscaler"]
+        [condition] = [known for known in passes.status["conditions"] if known["type"] == "Ready"]
+        ready.add((condition["status"], condition["reason"], condition["message"].partition(" (")[0]))
+    pauses = [later - earlier for earlier, later in pairwise(writes)]
+    assert 6 <= len(writes) <= 13
+    assert pauses[0] == every, "the first ones at once"
+    assert max(pauses) >= 32
+    verb = "deleting" if what == "deleted" else "changing"
+    assert ("False", "FailedReconcileHPA", f"somebody else keeps {verb} HorizontalPodAutoscaler 'ehpa-web'") in ready
+    assert ("True", "EffectiveHorizontalPodAutoscalerReady") in {says[:2] for says in ready}
+
+
+def test_what_we_want_anew_is_written_at_once_however_often_somebody_changed_it() -> None:
+    passes = Passes()
+    passes.run()
+    for _ in range(10):
+        passes.world.hpas.held[KEY]["spec"]["maxReplicas"] = 5
+        passes.run()
+    assert passes.world.hpas.held[KEY]["spec"]["maxReplicas"] == 5
+    passes.say(max_replicas=12, generation=2)
+    passes.run()
+    assert passes.world.hpas.held[KEY]["spec"]["maxReplicas"] == 12
+
+
+def test_who_changed_an_object_last_is_named() -> None:
+    passes = Passes()
+    passes.run()
+    live = passes.world.hpas.held[KEY]
+    live["spec"]["maxReplicas"] = 5
+    managers = [("kubectl-edit", "2026-01-05T00:00:00Z"), ("argocd-controller", "2026-01-05T01:00:00Z")]
+    managers += [("ullage-autoscalers", "2026-01-05T02:00:00Z")]
+    live["metadata"]["managedFields"] = [{"manager": manager, "time": time} for manager, time in managers]
+    [write] = passes.run().writes
+    assert write.reason == "spec.maxReplicas was 5, last written by 'argocd-controller'"
