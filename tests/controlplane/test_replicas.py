@@ -132,6 +132,25 @@ def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(sca
     wait_for(lambda: not (scaled.found(HPAS, "ehpa-edited") or scaled.found(TSPS, "ehpa-edited")), timeout=LONG, what="all gone")
 
 
+@pytest.mark.timeout(300)
+def test_an_hpa_that_gitops_sets_back_again_and_again_is_left_for_a_while_and_who_does_it_is_said(scaled: Replicas) -> None:
+    service(scaled, "contended")
+    scaled.ehpa("contended")
+    path = crane_types.path(scaled.world.namespace, HPAS, "ehpa-contended")
+    wait_for(lambda: scaled.found(HPAS, "ehpa-contended"), what="there is an HPA")
+    largest = lambda: scaled.found(HPAS, "ehpa-contended")["spec"]["maxReplicas"]  # noqa: E731
+    for _ in range(3):
+        scaled.world.ask.patch(f"{path}?fieldManager=argocd-controller", {"spec": {"maxReplicas": 50}}, kind="merge")
+        wait_for(lambda: largest() == 10, what="it is put right at once")
+    scaled.world.ask.patch(f"{path}?fieldManager=argocd-controller", {"spec": {"maxReplicas": 50}}, kind="merge")
+    wait_for(lambda: scaled.ready("contended") == ("False", "FailedReconcileHPA"), what="the EHPA says that it is not ready")
+    [ready] = [known for known in scaled.found(EHPAS, "contended")["status"]["conditions"] if known["type"] == "Ready"]
+    assert "(spec.maxReplicas was 50, last written by 'argocd-controller')" in ready["message"]
+    assert largest() == 50
+    wait_for(lambda: largest() == 10, timeout=2 * LONG, what="it is put right after a minute")
+    wait_for(lambda: scaled.ready("contended")[0] == "True", timeout=LONG, what="the EHPA is ready again")
+
+
 def test_in_shadow_nothing_is_made_and_the_ehpa_says_so(scaled: Replicas) -> None:
     service(scaled, "quiet")
     scaled.control(Mode.SHADOW)
