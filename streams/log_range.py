@@ -349,6 +349,11 @@ class Cursor:
         """Read on from these offsets instead, in partitions that this cursor reads."""
         self._next |= places
 
+    def has_more(self, *, besides: TopicAndPartition | None = None) -> bool:
+        """Whether the log has anything beyond what was read, in another place than this one. Raises LogUnavailable."""
+        ends = log_port.all_ends_of(self._log, [place for place in self._places if place != besides])
+        return not self._next or any(self._next[place] < end for place, end in ends.items())
+
     def catch_up(self) -> Iterator[Record]:
         """The records up to the ends that the log has now, in offset order within a partition. Raises LogUnavailable."""
         if not self._next:

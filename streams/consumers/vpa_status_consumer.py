@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -150,6 +151,12 @@ class StatusConsumer(ActingConsumer):
     @property
     def _pause(self) -> float:
         return 0.0 if self._listed and self.waiting > 0 else AT_REST
+
+    @property
+    def _news(self) -> Callable[[], bool] | None:
+        if self._unpublished or self._due or self._cursor is None:
+            return None
+        return partial(self._cursor.has_more, besides=self._silence.place)
 
     def _start(self) -> Cursor:
         """Begin with all decisions, and of policies with what is recent."""

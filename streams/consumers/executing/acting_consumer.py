@@ -21,6 +21,8 @@ IDLE = 0.2
 """Seconds between looks at the log while there is something to carry out."""
 AT_REST = 0.5  # a look is three questions to Kafka, 3 ms of CPU, and decisions come with turns
 """The same while there is nothing."""
+_WHOLE = 4
+"""Of so many looks at rest one reads everything, the clock and `control` with it; the others ask whether there are decisions."""
 _LOG_AGAIN = 1.0
 """Seconds until the log is asked again when it was away."""
 
@@ -44,10 +46,14 @@ class ActingConsumer(ABC):
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give back the Lease that it renews. While the log is away nothing is done."""
+        looks = 0
         with self._lease.renewed(self._renews_as) if self._lease is not None and self._renews_as else nullcontext():
             while not stop.is_set():
+                looks += 1
                 try:
-                    self.poll_once()
+                    news = self._news
+                    if looks % _WHOLE == 0 or news is None or news():
+                        self.poll_once()
                 except LogUnavailable:  # the process logs that once for all that it runs
                     stop.wait(_LOG_AGAIN)
                 stop.wait(self._pause)
@@ -55,7 +61,12 @@ class ActingConsumer(ABC):
     @property
     def _pause(self) -> float:
         """Seconds until the next look at the log."""
-        return IDLE
+        return IDLE if self._news is None else AT_REST
+
+    @property
+    def _news(self) -> Callable[[], bool] | None:
+        """Asks the log for work where there is none to do; None where more than that counts. Raises LogUnavailable."""
+        return None
 
     @property
     def _may_act(self) -> bool:

@@ -37,16 +37,16 @@ class TickSilence:
         self._tick, self._periods = -1, (0.0, 0.0)
         self._more = False
         """Whether the clock makes up for ticks: event time is then one of before."""
-        self._place: TopicAndPartition = ("", 0)
+        self.place: TopicAndPartition = ("", 0)
         self._counted = Counted()
         self._begun = clock()
 
     def begin(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
         """Read what counts near the end of the clock's topic; from where `take` wants its records. Raises LogUnavailable."""
-        self._place, self._counted, self._begun = clock_log.place(topics), clock_log.counted(log, topics), self._clock()
+        self.place, self._counted, self._begun = clock_log.place(topics), clock_log.counted(log, topics), self._clock()
         self.moved_on(self._counted.number)
         self._more = self._counted.last is not None and self._counted.last.more
-        return {self._place: self._counted.next}
+        return {self.place: self._counted.next}
 
     def begin_again(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
         """As `begin`, where no tick has come for so long that it may be the topic that has lost its end; else nothing."""
@@ -61,7 +61,7 @@ class TickSilence:
 
     def take(self, record: Record) -> bool:
         """Take in a record of the clock; False for a record of another topic."""
-        if (record.topic, record.partition) != self._place:
+        if (record.topic, record.partition) != self.place:
             return False
         tick = self._counted.take(record)
         if tick is not None:

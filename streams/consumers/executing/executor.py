@@ -23,7 +23,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from streams import own_faults
 from streams.codec import plan_attestations
 from streams.codec.event_codec import is_of_a_clock
-from streams.consumers.executing.acting_consumer import AT_REST, IDLE, ActingConsumer, encode_outcome
+from streams.consumers.executing.acting_consumer import ActingConsumer, encode_outcome
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.handler import ActPermit, ExecutableDecision, Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.plan_evidence import REACH, OutcomeIndex, PlanEvidence
@@ -131,8 +131,9 @@ class Executor(ActingConsumer):
         return [*self._control.silence.reasons(), *self._faults.reasons()]
 
     @property
-    def _pause(self) -> float:
-        return IDLE if self._pending else AT_REST
+    def _news(self) -> Callable[[], bool] | None:
+        # Whoever acts reads the clock and `control` again right before.
+        return None if self._pending or self._unpublished or self._started is None else self._started[0].has_more
 
     def _now(self) -> datetime | None:
         """Event time at this moment; the control record is read at the same time."""

@@ -55,7 +55,10 @@ class LogFollower(ABC):
         return [] if self.caught_up else [f"the {self._reads} in the log were not read to their end yet{why}"]
 
     def catch_up(self, *, wait: float = 0.0) -> int:
-        """Read to the end; how many records that were. Waits up to `wait` seconds for the first. Raises LogUnavailable."""
+        """Read to the end; how many records that were. Raises LogUnavailable.
+
+        With `wait`, up to so many seconds until something comes, and no further than that.
+        """
         count = 0
         if not self.caught_up:
             self._next |= self._silence.begin(self._context.log, self._context.topics)
@@ -68,7 +71,9 @@ class LogFollower(ABC):
                 self._take(record)
             self._heard = self._clock()
             count += len(records)
-            wait = 0.0
+            # That nothing is left costs another question, and the next round finds out by waiting.
+            if wait:
+                break
         return count
 
     def follow(self, stop: threading.Event) -> None:

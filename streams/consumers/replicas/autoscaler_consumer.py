@@ -127,6 +127,10 @@ class AutoscalerConsumer(ActingConsumer):
         finally:
             self._pool.shutdown(cancel_futures=True)
 
+    @property
+    def _news(self) -> Callable[[], bool] | None:
+        return None if self._unpublished or self.waiting or self._cursor is None else self._cursor.has_more
+
     def _start(self) -> Cursor:
         """Read the policies in force; the cursor starts at forecasts that may still be valid, else at the end."""
         log, topics = self._context.log, self._context.topics

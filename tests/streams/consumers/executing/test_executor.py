@@ -1,5 +1,7 @@
 """The resizer and the evictor on a simulated cluster and the log in memory: what is done, and what the switch forbids."""
 
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,6 +16,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.codec.event_codec import Codec, causes
 from streams.consumers.evictor import Evictions, evictor
+from streams.consumers.executing.acting_consumer import AT_REST
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.resizer import resizer
@@ -263,3 +266,44 @@ def test_one_executor_runs_decisions_of_several_stages_from_several_topics_about
         (Action.PATCH, Subject.of_node("demo", "node-1", "uid-node-1")),
     ]
     assert Executor(context, Handler("cluster-changes", NodeDrained, Action.PATCH, drain)).poll_once() == 0
+
+
+class Looks(threading.Event):
+    """A stop that comes after so many looks at the log, with something to do before some of them."""
+
+    def __init__(self, looks: int, before: Mapping[int, Callable[[], object]]) -> None:
+        super().__init__()
+        self._looks, self._before, self.pauses = looks, before, list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        self._before.get(len(self.pauses), lambda: None)()
+        if len(self.pauses) >= self._looks:
+            self.set()
+        return self.is_set()
+
+
+def test_at_rest_most_looks_only_ask_for_decisions_and_one_is_carried_out_in_the_next_look(
+    scene: ConsumerScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, end, pod = list[str](), scene.log.end, scene.pod()
+    monkeypatch.setattr(scene.log, "end", lambda topic, partition: asked.append(topic) or end(topic, partition))
+    stop = Looks(14, {4: asked.clear, 12: lambda: [asked.append("12"), scene.plan(eviction_of(pod))]})
+    evictor(scene.context, scene.client).run(stop)
+    asked = asked[: asked.index("12")]
+    counts = [asked.count(scene.topics.wire(topic)) for topic in ("pod-updates", "control")]
+    assert counts == [8, 2], "in eight looks"
+    assert set(stop.pauses[4:12]) == {AT_REST}
+    assert scene.client.pod(pod.pod.namespace, pod.pod.name) is None
+
+
+def test_a_pause_that_came_at_rest_counts_before_anything_is_begun(scene: ConsumerScene) -> None:
+    pod = scene.pod()
+
+    def pause_and_plan() -> None:
+        scene.control(Mode.APPLY, paused=True)
+        scene.plan(eviction_of(pod))
+
+    evictor(scene.context, scene.client).run(Looks(12, {9: pause_and_plan}))
+    assert scene.client.acts == []
+    assert [outcome.detail for outcome in scene.outcomes()] == [OutcomeDetail.NOT_ALLOWED]
