@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import pytest
 
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.cluster_port import Pod, PodUsage
+from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient
+from streams.clients.kube.pod_objects import AnnotatedMeta
 from streams.errors import GiveUp, TryAgain, Unreachable
 from tests.controlplane import kwok_stages
 from tests.controlplane.api_audit import Change
@@ -148,3 +153,24 @@ def test_a_server_that_is_down_is_unreachable_and_then_knows_the_same_pods(
     with plane.down(kill=kill), pytest.raises(Unreachable):
         client.pods()
     assert one(client, world) == before
+
+
+class _Whole(msgspec.Struct):
+    """An object with its data, if the server sends any."""
+
+    metadata: AnnotatedMeta
+    data: dict[str, str] | None = None
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_of_what_is_watched_by_its_labels_the_server_sends_no_data(plane: Plane, world: World, *, metadata: bool) -> None:
+    kind: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    made = {**kind, "metadata": {"name": "rules", "labels": {"pinned": "true"}}, "data": {"key": "value"}}
+    world.ask.post(world.path("configmaps"), made)
+    client = ListWatchClient(Api(plane.api_client()))
+    resource: ApiResource[Any] = ApiResource("rules", world.path("configmaps"), _Whole, "metadata.name=rules", metadata=metadata)
+    [page] = client.list_pages(resource)
+    [listed] = [item.object for item in page.items]
+    watched = next(iter(client.watch(resource, "0"))).item.object
+    for seen in (listed, watched):
+        assert (seen.metadata.labels, seen.data) == ({"pinned": "true"}, None if metadata else {"key": "value"})

@@ -45,7 +45,7 @@ _FEWER = 8
 class ApiRequest:
     """One request. `doing` (a gerund phrase) and `to` (the object's name) go into the error if it fails.
 
-    `most_bytes` bounds the response; None means `MOST_BYTES`.
+    `most_bytes` bounds the response; None means `MOST_BYTES`. `accept`: the form in which it is wanted.
     """
 
     path: str
@@ -55,6 +55,7 @@ class ApiRequest:
     body: Mapping[str, object] | None = None
     content_type: str = _JSON
     most_bytes: Bytes | None = None
+    accept: str = _JSON
 
 
 class ResponseTooLarge(GiveUp):
@@ -129,7 +130,7 @@ class Api:
         return ApiResponse(response.status, body, response.headers.get("Retry-After"), response.headers.get("Date"))
 
     def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": _JSON}
+        headers = {"Accept": request.accept}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         try:

@@ -6,6 +6,8 @@ It does not watch (that is a source's work), does not retry, and never changes a
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
 from streams.clients.cluster_port import Pod, PodUsage
@@ -20,9 +22,43 @@ from streams.clients.kube.api import (
     unreadable_error,
 )
 from streams.clients.kube.official_client import client as official
+from streams.clients.kube.pod_objects import ObjectMeta, Time
 
 _CORE = api_paths.root("v1")
 _METRICS = api_paths.root("metrics.k8s.io/v1beta1")
+
+
+class ContainerMetrics(msgspec.Struct, frozen=True, gc=False):
+    """What one container used, as quantities."""
+
+    name: str
+    usage: dict[str, str]
+
+
+class PodMetrics(msgspec.Struct, frozen=True, gc=False):
+    """What one pod used, as metrics.k8s.io reports it."""
+
+    metadata: ObjectMeta
+    timestamp: Time
+    window: str
+    containers: list[ContainerMetrics]
+
+
+class PodMetricsList(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a list of pod metrics."""
+
+    items: list[PodMetrics]
+
+
+def read_usage(usage: PodMetrics) -> PodUsage:
+    """A usage as the cluster port has it. Raises ValueError for a bad quantity or window."""
+    return PodUsage(
+        namespace=usage.metadata.namespace,
+        pod=usage.metadata.name,
+        at=usage.timestamp,
+        window=quantities.parse_duration(usage.window),
+        containers={container.name: quantities.read_amounts(container.usage) for container in usage.containers},
+    )
 
 
 class KubernetesClient:
@@ -53,9 +89,9 @@ class KubernetesClient:
         """What running pods used lately, by namespace and name."""
         request = ApiRequest(f"{_METRICS}/pods", "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST)
         # In one list, because metrics.k8s.io has no pages.
-        listed = self._api.read(request, pod_objects.PodMetricsList)
+        listed = self._api.read(request, PodMetricsList)
         try:
-            usages = [pod_objects.read_usage(usage) for usage in listed.items]
+            usages = [read_usage(usage) for usage in listed.items]
         except ValueError as error:
             raise unreadable_error(error, request) from error
         return sorted(usages, key=lambda usage: (usage.namespace, usage.pod))
@@ -63,9 +99,9 @@ class KubernetesClient:
     def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
         """What one pod used lately; None when nobody measured it yet."""
         request = ApiRequest(api_paths.scoped(_METRICS, namespace, "pods", name), "reading usage of", f"{namespace}/{name}")
-        usage = self._api.find(request, pod_objects.PodMetrics)
+        usage = self._api.find(request, PodMetrics)
         try:
-            return None if usage is None else pod_objects.read_usage(usage)
+            return None if usage is None else read_usage(usage)
         except ValueError as error:
             raise unreadable_error(error, request) from error
 

@@ -5,7 +5,7 @@ means. An object that cannot be read comes with the reason, so that it does not 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -29,13 +29,18 @@ STREAM_TIMEOUT = Seconds(300.0)
 IDLE_TIMEOUT = Seconds(100.0)
 PAGE = 500
 """Objects in one page of a list."""
+_METADATA = {
+    "listing": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "watching": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+}
+"""The form in which a server sends nothing but the metadata of objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource(Generic[T_co]):
     """What to list and watch. `name` is for people, `type` is what its objects are decoded as.
 
-    Without `bookmarks` a quiet stream stays silent until it ends.
+    Without `bookmarks` a quiet stream stays silent until it ends. With `metadata` the server sends nothing else of an object.
     """
 
     name: str
@@ -43,6 +48,7 @@ class ApiResource(Generic[T_co]):
     type: type[T_co]
     field_selector: str = ""
     bookmarks: bool = True
+    metadata: bool = False
 
     @property
     def may_be_missing(self) -> bool:
@@ -177,7 +183,8 @@ class ListWatchClient:
     def _request(self, resource: ApiResource[T], parameters: dict[str, str], doing: str) -> ApiRequest:
         query = {**parameters, "fieldSelector": resource.field_selector}
         text = urlencode({name: value for name, value in query.items() if value})
-        return ApiRequest(f"{resource.path}?{text}", doing, resource.name)
+        request = ApiRequest(f"{resource.path}?{text}", doing, resource.name)
+        return replace(request, accept=_METADATA[doing]) if resource.metadata else request
 
 
 def _watch_event(line: bytes, resource: ApiResource[T], request: ApiRequest) -> WatchEvent[T]:

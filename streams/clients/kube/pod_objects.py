@@ -16,7 +16,7 @@ from schemas.facts.pods import OOM_KILLED, BoostedContainer, ContainerRun, Conta
 from schemas.names import Amounts, PodName, Workload
 from schemas.well_known_labels import ADMISSION_NOTE, CPU_STARTUP_BOOST, OBSERVED_CONTAINERS, POD_OPT_OUTS, opted_out
 from streams import typed_json
-from streams.clients.cluster_port import OOMKill, Pod, PodUsage, asked_meanwhile
+from streams.clients.cluster_port import OOMKill, Pod, asked_meanwhile
 from streams.clients.kube import quantities
 
 _RESTARTS = "RestartContainer"
@@ -207,28 +207,6 @@ class PodList(msgspec.Struct, frozen=True, gc=False):
     items: list[PodObject]
 
 
-class ContainerMetrics(msgspec.Struct, frozen=True, gc=False):
-    """What one container used, as quantities."""
-
-    name: str
-    usage: dict[str, str]
-
-
-class PodMetrics(msgspec.Struct, frozen=True, gc=False):
-    """What one pod used, as metrics.k8s.io reports it."""
-
-    metadata: ObjectMeta
-    timestamp: Time
-    window: str
-    containers: list[ContainerMetrics]
-
-
-class PodMetricsList(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a list of pod metrics."""
-
-    items: list[PodMetrics]
-
-
 def read_pod(cluster: str, pod: PodObject) -> Pod:
     """A pod as the cluster port has it. Raises ValueError when it has no creation time or a bad quantity."""
     meta = pod.metadata
@@ -268,17 +246,6 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         limits=Amounts() if pod.spec.resources is None else quantities.read_most(pod.spec.resources.limits or {}),
         service_account=pod.spec.service_account_name,
         asked=asked_meanwhile(containers, asked, resize),
-    )
-
-
-def read_usage(usage: PodMetrics) -> PodUsage:
-    """A usage as the cluster port has it. Raises ValueError for a bad quantity or window."""
-    return PodUsage(
-        namespace=usage.metadata.namespace,
-        pod=usage.metadata.name,
-        at=usage.timestamp,
-        window=quantities.parse_duration(usage.window),
-        containers={container.name: quantities.read_amounts(container.usage) for container in usage.containers},
     )
 
 

@@ -76,7 +76,14 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
 
 def _by_name(*resources: ApiResource[KubeObject]) -> Collection[ApiResource[KubeObject]]:
     """Each resource once, as two watches of it would be two copies, and as who comes last reads it, who reads most."""
-    return {resource.name: resource for resource in resources}.values()
+    watches: dict[str, ApiResource[KubeObject]] = {}
+    for resource in resources:
+        before = watches.get(resource.name, resource)
+        # The list of one would withdraw what the other has published.
+        if (before.path, before.field_selector) != (resource.path, resource.field_selector):
+            raise ValueError(f"two watches are called '{resource.name}': give one of them a name of its own")
+        watches[resource.name] = resource
+    return watches.values()
 
 
 PERIOD = Seconds(0.2)

@@ -50,7 +50,7 @@ from streams.sources.kube.publish.capacity_buffers import TEMPLATED, CapacityBuf
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import PublishedFacts, Publisher, SubjectPublisher, withdrawal
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, NAMESPACES
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, NAMESPACES, PRIORITIES
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -100,7 +100,7 @@ class SchedulingPublisher(SubjectPublisher):
         self._simple: Mapping[str, PublishedFacts[Any]] = {
             "nodes": self._nodes,
             "poddisruptionbudgets": self._facts[PodDisruptionBudgetChanged],
-            "configmaps": self._facts[ExpanderPrioritiesSeen],
+            PRIORITIES: self._facts[ExpanderPrioritiesSeen],
             "namespaces": self._facts[ObjectMetadataChanged],
         }
         """Facts that follow from one object each, by the kind of its watch."""
@@ -281,7 +281,7 @@ class SchedulingPublisher(SubjectPublisher):
                 # The pods that it concerns may fit elsewhere now.
                 self._pods_again(self._volumes.users_of(self._volumes.see(item)))
             case ConfigMapObject():
-                self._simple["configmaps"].upsert(name, priority_config_map.seen(item, self._cluster, at))
+                self._simple[PRIORITIES].upsert(name, priority_config_map.seen(item, self._cluster, at))
             case LabelledObject() if kind == NAMESPACES.name:
                 namespace = update_resources.metadata(NAMESPACE, item, self._cluster, at)
                 self._simple["namespaces"].put(item.metadata.name, namespace)

@@ -126,7 +126,7 @@ def metadata(kind: str, seen: LabelledObject, cluster: str, at: datetime) -> Obj
 
 def by_metadata(path: str, kind: str) -> UpdateResource:
     """Objects of namespaces of which the updater reads nothing else; node scaling may read more of them in the same watch."""
-    resource: ApiResource[KubeObject] = ApiResource(path.rpartition("/")[2], path, LabelledObject)
+    resource: ApiResource[KubeObject] = ApiResource(path.rpartition("/")[2], path, LabelledObject, metadata=True)
     return UpdateResource(resource, ObjectMetadataChanged, partial(metadata, kind), kind=kind)
 
 

@@ -93,7 +93,7 @@ BUFFERS: Sequence[ApiResource[KubeObject]] = (
     ApiResource("capacitybuffers", "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers", CapacityBufferObject),
 )
 """Room that is to be kept for pods that nobody made yet, and how such pods look."""
-NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", LabelledObject)
+NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", LabelledObject, metadata=True)
 # StatefulSets, DaemonSets and Jobs have no condition that says it.
 FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
     "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False
@@ -145,6 +145,10 @@ class WebhookLease:
         return ResourceWatch("leases", ApiResource("leases", path, LeaseObject, field_selector=f"metadata.name={self.name}"))
 
 
+PRIORITIES = "expander priorities"
+"""The name of the watch of that ConfigMap: it is no watch of all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrioritiesMap:
     """The ConfigMap of the priority expander."""
@@ -156,8 +160,8 @@ class PrioritiesMap:
     def watch(self) -> ResourceWatch:
         """The watch of this one object."""
         path = api_paths.scoped("/api/v1", self.namespace, "configmaps")
-        resource = ApiResource("configmaps", path, ConfigMapObject, field_selector=f"metadata.name={self.name}")
-        return ResourceWatch("configmaps", resource)
+        resource = ApiResource(PRIORITIES, path, ConfigMapObject, field_selector=f"metadata.name={self.name}")
+        return ResourceWatch(PRIORITIES, resource)
 
 
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:

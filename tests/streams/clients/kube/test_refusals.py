@@ -16,7 +16,7 @@ from schemas.facts.pods import ContainerRun, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import OOMKill
-from streams.clients.kube import pod_objects, quantities, refusals
+from streams.clients.kube import cluster_client, pod_objects, quantities, refusals
 from streams.clients.kube.cluster_client import KubernetesClient, connect
 from streams.errors import GiveUp, TryAgain, Unreachable
 
@@ -241,5 +241,5 @@ def test_a_difference_below_a_millicore_is_none() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("1m0s", 60), ("30s", 30), ("15.5s", 15.5), ("1h2m3s", 3723)])
 def test_windows_are_read_as_go_spells_them(text: str, seconds: float) -> None:
-    usage = pod_objects.PodMetrics(pod_objects.ObjectMeta("p"), datetime(2026, 1, 1, tzinfo=UTC), text, [])
-    assert pod_objects.read_usage(usage).window == seconds
+    usage = cluster_client.PodMetrics(pod_objects.ObjectMeta("p"), datetime(2026, 1, 1, tzinfo=UTC), text, [])
+    assert cluster_client.read_usage(usage).window == seconds

@@ -9,7 +9,7 @@ from agents.logic.nodes.growth import expanders
 from schemas.facts.nodes import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map
-from streams.sources.kube.watch.watched_resources import PrioritiesMap
+from streams.sources.kube.watch.watched_resources import PRIORITIES, PrioritiesMap
 from streams.sources.kube.watch_threads import watches
 from tests.support.kube_objects import MINUTE, decoded
 from tests.support.kube_scene import KubeScene
@@ -34,9 +34,9 @@ def scene() -> KubeScene:
 
 def test_it_is_told_as_written_once_and_again_when_it_changes_and_when_it_goes(scene: KubeScene) -> None:
     first = config("10:\n- .*t2.*\n50:\n- .*m4.*\n- 5\n")
-    scene.see("configmaps", first, first)
-    scene.see("configmaps", config("10: [x]", "2"))
-    scene.lose("configmaps", first)
+    scene.see(PRIORITIES, first, first)
+    scene.see(PRIORITIES, config("10: [x]", "2"))
+    scene.lose(PRIORITIES, first)
     one, two, gone = facts(scene)
     assert isinstance(one, ExpanderPrioritiesSeen)
     assert (one.namespace, one.name, one.unsupported) == (MAP.namespace, MAP.name, "")
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_a_sentence_in_the_fact(
     scene: KubeScene, text: str | None, says: str, loader: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(priority_config_map, "_LOADER", loader)
-    scene.see("configmaps", config(text))
+    scene.see(PRIORITIES, config(text))
     (fact,) = facts(scene)
     assert isinstance(fact, ExpanderPrioritiesSeen)
     assert fact.patterns == {}
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_a_sentence_in_the_fact(
     "text", ["{10: [a.*], -1: [b]}", "'7': [true, 1.5]", "7: ['<<']", "1.5: [a]", "x: [a]", "true: [a]", "1: null", "2: ['(a']"]
 )
 def test_what_the_fact_carries_is_read_as_the_document_itself(scene: KubeScene, text: str) -> None:
-    scene.see("configmaps", config(text))
+    scene.see(PRIORITIES, config(text))
     (fact,) = facts(scene)
     assert isinstance(fact, ExpanderPrioritiesSeen)
     assert not fact.unsupported
@@ -106,19 +106,19 @@ def test_what_the_fact_carries_is_read_as_the_document_itself(scene: KubeScene, 
 
 
 def test_a_restart_says_nothing_again_and_a_map_that_went_meanwhile_is_gone(scene: KubeScene) -> None:
-    scene.see("configmaps", config("10: [a]"))
+    scene.see(PRIORITIES, config("10: [a]"))
     scene.restart()
-    scene.see("configmaps", config("10: [a]"))
-    scene.sync("configmaps")
+    scene.see(PRIORITIES, config("10: [a]"))
+    scene.sync(PRIORITIES)
     assert len(facts(scene)) == 1
     scene.restart()
-    scene.sync("configmaps")
+    scene.sync(PRIORITIES)
     scene.later(MINUTE)
     assert isinstance(facts(scene)[-1], ExpanderPrioritiesGone)
 
 
 def test_it_is_watched_alone_and_only_where_it_is_named() -> None:
-    assert "configmaps" not in [watch.kind for watch in watches(nodes=True)]
-    (watch,) = [watch for watch in watches(nodes=True, priorities=MAP) if watch.kind == "configmaps"]
+    assert PRIORITIES not in [watch.kind for watch in watches(nodes=True)]
+    (watch,) = [watch for watch in watches(nodes=True, priorities=MAP) if watch.kind == PRIORITIES]
     assert watch.resource.path == "/api/v1/namespaces/kube-system/configmaps"
     assert watch.resource.field_selector == f"metadata.name={MAP.name}"

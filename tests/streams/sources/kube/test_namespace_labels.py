@@ -11,7 +11,7 @@ from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.watched_objects import KubeObject, LabelledObject
 from streams.sources.kube import watch_threads
 from streams.sources.kube.publish import update_resources
-from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
+from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES, by_metadata
 from streams.sources.kube.watch.watched_resources import STORAGE, WebhookLease
 from streams.sources.kube.watch_threads import watches
 from tests.support.kube_objects import MINUTE, START, decoded
@@ -135,3 +135,17 @@ def test_a_source_that_watches_some_namespaces_watches_only_these_objects_of_the
     ]
     accounts = [watch.resource.path for watch in watches(["shop"], webhook=LEASE) if watch.kind == "serviceaccounts"]
     assert accounts == ["/api/v1/namespaces/shop/serviceaccounts"]
+
+
+def test_two_watches_of_one_name_are_refused_as_the_list_of_one_would_withdraw_the_others_facts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = by_metadata("/apis/example.com/v1/limitranges", "LimitRange")
+    monkeypatch.setattr(watch_threads, "UPDATE_RESOURCES", (*UPDATE_RESOURCES, theirs))
+    with pytest.raises(ValueError, match="two watches are called 'limitranges': give one of them a name of its own"):
+        watches(webhook=LEASE)
+
+
+def test_nothing_but_metadata_is_asked_for_where_nothing_else_is_read() -> None:
+    asked = {watch.name for watch in watches(webhook=LEASE) if watch.resource.metadata}
+    assert asked == {"namespaces", "serviceaccounts"}
