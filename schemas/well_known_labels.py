@@ -47,8 +47,6 @@ def opted_out(annotations: Mapping[str, str], ways: Sequence[tuple[str, str]]) -
     return next((f"{name}={value}" for name, value in ways if annotations.get(name) == value), "")
 
 
-PROTECTED = "ullage/protected"
-"""An annotation of a namespace whose pods the updater leaves alone, if it is `true`."""
 OBSERVED_CONTAINERS = "vpaObservedContainers"
 """An annotation of a pod: the containers that admission saw."""
 ADMISSION_NOTE = "ullage/admission"

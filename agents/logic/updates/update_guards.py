@@ -23,8 +23,9 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
 from schemas.units import bytes_text
-from schemas.well_known_labels import PROTECTED
 
+PROTECTED = "ullage/protected"
+"""An annotation of a namespace whose pods are left alone, if it is `true`."""
 Judgement = Callable[[Candidate, ClusterSituation], str | None]
 """Why a pod is left alone; None where the guard does not object."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents.logic.updates.update_guards import PROTECTED
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -26,7 +27,6 @@ from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy, Ut
 from schemas.policies.vertical import GuardOverrides, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
-from schemas.well_known_labels import PROTECTED
 from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, when
 
 LATER = START + 10 * MINUTE
