@@ -30,7 +30,7 @@ from streams.clients.kube.vpa_status_client import VpaStatusObject
 from streams.consumers.executing.acting_consumer import AT_REST, ActingConsumer, RateLimit, encode_outcome
 from streams.consumers.executing.control_state import TickSilence
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.vpa_status_writer import StatusApi, StatusWriter, WrittenStatus
+from streams.consumers.vpa_status_writer import Contended, StatusApi, StatusWriter, WrittenStatus
 from streams.errors import BadRecord, EdgeError, TryAgain, Unreachable
 from streams.log.log_port import Record
 from streams.log_context import LogContext
@@ -93,7 +93,7 @@ class StatusConsumer(ActingConsumer):
         super().__init__(context, lease, renews_as="status")
         self._api, self._clock = api, clock
         limit = RateLimit(options.rate, options.burst, clock=clock)
-        self._writer = StatusWriter(api, limit, options.recommender, humanize=options.humanize)
+        self._writer = StatusWriter(api, limit, options.recommender, humanize=options.humanize, clock=clock)
         self._pool = ThreadPoolExecutor(options.writers, thread_name_prefix="status")
         self._cursor: Cursor | None = None
         self._now: datetime | None = None
@@ -266,12 +266,18 @@ class StatusConsumer(ActingConsumer):
                 self._publish(newest, Result.DONE, reason, at, version)
             case TryAgain():
                 self._due[decision.key] = self._clock() + ended.after
+                if isinstance(ended, Contended):
+                    self._publish_refusal(newest, str(ended), at)
             case EdgeError():
                 # A refusal that repeats is not published again: it would be an outcome each ten minutes for each object.
                 self._due.setdefault(decision.key, self._clock() + _REFUSED_AGAIN)
-                if self._refused.get(decision.key) != str(ended):
-                    self._refused[decision.key] = str(ended)
-                    self._publish(newest, Result.FAILED, str(ended), at, f"refused/{decision.id}")
+                self._publish_refusal(newest, str(ended), at)
+
+    def _publish_refusal(self, newest: _Newest, reason: str, at: datetime) -> None:
+        decision = newest.decision
+        if self._refused.get(decision.key) != reason:
+            self._refused[decision.key] = reason
+            self._publish(newest, Result.FAILED, reason, at, f"refused/{decision.id}")
 
     def _publish(self, newest: _Newest, result: Result, reason: str, at: datetime, which: str) -> None:
         """Queue the outcome of a write; `which` tells it from other writes of the same object."""

@@ -5,7 +5,8 @@ alone, and so is one that names another recommender, whatever the log says. Thre
 time.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.names import Amounts
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged
+from schemas.units import Seconds
 from streams.clients.kube import quantities
 from streams.clients.kube.vpa_status_client import (
     Conflict,
@@ -26,7 +28,8 @@ from streams.clients.kube.vpa_status_client import (
     same,
 )
 from streams.consumers.executing.acting_consumer import RateLimit
-from streams.errors import EdgeError
+from streams.consumers.executing.drift_book import DriftBook
+from streams.errors import EdgeError, TryAgain
 
 _TRIES = 5  # reads of an object to which somebody else is writing, before other objects have their turn
 
@@ -49,13 +52,24 @@ class StatusApi(Protocol):
         """The object with this status; None when it is gone. Raises Conflict."""
 
 
+class Contended(TryAgain):
+    """Somebody else keeps writing the status, so it stays as they wrote it for a while."""
+
+
 class StatusWriter:
-    """`recommender` is the name under which we serve; `humanize` as in `desired_status`."""
+    """`recommender` is the name under which we serve; `humanize` as in `desired_status`; `clock` counts real seconds."""
 
     def __init__(
-        self, api: StatusApi, limit: RateLimit, recommender: str = DEFAULT_RECOMMENDER, *, humanize: bool = False
+        self,
+        api: StatusApi,
+        limit: RateLimit,
+        recommender: str = DEFAULT_RECOMMENDER,
+        *,
+        humanize: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._limit, self._recommender, self._humanize = api, limit, recommender, humanize
+        self._clock, self._drifts = clock, DriftBook()
         self._objects: dict[tuple[str, str], VpaStatusObject] = {}
 
     def remember(self, listed: Iterable[VpaStatusObject]) -> None:
@@ -71,6 +85,7 @@ class StatusWriter:
     def forget(self, namespace: str, name: str) -> None:
         """The object is gone."""
         self._objects.pop((namespace, name), None)
+        self._drifts.forget(namespace, name)
 
     def write(self, decision: VpaConditionsDecided) -> WrittenStatus | None:
         """Make the object show what was decided; None when there was nothing to write. Raises TryAgain and GiveUp."""
@@ -82,8 +97,12 @@ class StatusWriter:
                 return None
             wanted = desired_status(decision, live.status, humanize=self._humanize)
             # A write that changes nothing would wake whoever watches the object.
+            drift, ours = (*name, "VPA"), (decision.containers, decision.conditions, decision.generation)
             if same(live.status, wanted):
+                self._drifts.settled(drift, ours)
                 return None
+            if conflict is None:
+                self._check_drift(drift, ours)
             self._limit.wait()
             self._objects.pop(name, None)  # whatever becomes of the write, the cached version is over
             try:
@@ -94,8 +113,17 @@ class StatusWriter:
             if now is None:
                 return None
             self._objects[name] = now
+            self._drifts.settled(drift, ours)
             return WrittenStatus(wanted, now.metadata.resource_version)
         raise conflict or AssertionError("there is a conflict after each try")
+
+    def _check_drift(self, drift: tuple[str, str, str], ours: object) -> None:
+        # Two recommenders that serve one object would each write whenever the other did.
+        now = self._clock()
+        again = self._drifts.again(drift, ours, now)
+        if again > now:
+            answer, after = "somebody else keeps writing it; are there two recommenders?", Seconds(again - now)
+            raise Contended(doing="writing the status of VPA", to="/".join(drift[:2]), answer=answer, after=after)
 
     def _current(self, decision: VpaConditionsDecided) -> VpaStatusObject | None:
         """The cached object, if it has the spec that was decided about; else it is read again."""

@@ -5,7 +5,7 @@ autoscaler's metric is drift.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from schemas import exact_quantity
@@ -15,10 +15,6 @@ from schemas.well_known_labels import METRIC_QUERY
 from streams.clients.kube.json_objects import FIELD_MANAGER
 
 Json = dict[str, Any]
-_AT_ONCE = 3
-"""Times that an object is put right at once."""
-_FIRST_PAUSE, _LONGEST_PAUSE, _FORGOTTEN = 60.0, 1800.0, 10_800.0
-"""Seconds of the pause after these, of the longest one, and until all is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,43 +124,3 @@ def last_writer(there: Mapping[str, Any]) -> str:
     entries = [entry for entry in there["metadata"].get("managedFields") or () if entry.get("manager") != FIELD_MANAGER]
     newest: Mapping[str, Any] = max(entries, key=lambda entry: str(entry.get("time") or ""), default={})
     return f", last written by '{str(newest['manager'])[:128]}'" if newest.get("manager") else ""
-
-
-@dataclass(slots=True)
-class _Drift:
-    """An object that was as `wanted`; how often it was put right since, and when that was last."""
-
-    wanted: Mapping[str, Any]
-    restored: int = 0
-    last: float = float("-inf")
-
-
-@dataclass(slots=True)
-class DriftBook:
-    """When objects that others change or delete are put right: a few times at once, then in pauses that double.
-
-    Keys are namespace, name and kind; times are seconds since the epoch. A restart forgets it.
-    """
-
-    _drifts: dict[tuple[str, str, str], _Drift] = field(default_factory=dict)
-
-    def settled(self, key: tuple[str, str, str], wanted: Mapping[str, Any]) -> None:
-        """The object is as wanted."""
-        self._drifts.setdefault(key, _Drift(wanted)).wanted = wanted
-
-    def again(self, key: tuple[str, str, str], wanted: Mapping[str, Any], now: float) -> float:
-        """When to write an object that is not as wanted; at `now` it counts as put right."""
-        drift = self._drifts.get(key)
-        # What we want ourselves is new, or was never there.
-        if drift is None or drift.wanted != wanted:
-            return now
-        restored = drift.restored if now - drift.last < _FORGOTTEN else 0
-        pause = 0.0 if restored < _AT_ONCE else min(_FIRST_PAUSE * 2.0 ** min(restored - _AT_ONCE, 10), _LONGEST_PAUSE)
-        if drift.last + pause > now:
-            return drift.last + pause
-        drift.restored, drift.last = restored + 1, now
-        return now
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Nobody wants the objects of this name any more."""
-        self._drifts = {key: drift for key, drift in self._drifts.items() if key[:2] != (namespace, name)}

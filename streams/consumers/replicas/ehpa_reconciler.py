@@ -20,8 +20,9 @@ from schemas.well_known_labels import EHPA_UID, SCALING
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.json_objects import ObjectKeeper
+from streams.consumers.executing.drift_book import DriftBook
 from streams.consumers.replicas import desired_objects, ehpa_status
-from streams.consumers.replicas.desired_objects import DriftBook, ObjectGenerator
+from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable

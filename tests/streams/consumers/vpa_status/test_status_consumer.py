@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -307,6 +308,32 @@ def test_what_another_writer_did_is_put_right_when_the_source_tells_of_it(scene:
     scene.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
     assert consumer.poll_once() == 1
     assert conditions(server.status("web/api")) == {"RecommendationProvided": "True"}
+
+
+def test_of_two_recommenders_that_serve_one_object_ours_writes_more_and_more_seldom_and_says_so(
+    scene: StatusScene, server: VpaServer
+) -> None:
+    """Each wrote whenever the other had, once a second and for ever."""
+    scene.say(vpa(), said())
+    consumer, writes = scene.consumer(), list[float]()
+    consumer.poll_once()
+    other = server.make("web/api", conditions=[])
+    scene.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
+    for step in [1.0] * 10 + [30.0] * 240:
+        scene.real += step
+        if consumer.alone.poll_once():
+            writes += [scene.real] * (server.status("web/api")["conditions"] != [])
+            other = server.make("web/api", conditions=[])
+            scene.say(vpa(resource_version=other["metadata"]["resourceVersion"]))
+    pauses = [later - earlier for earlier, later in pairwise(writes)]
+    assert 5 <= len(writes) <= 12
+    assert (pauses[0], max(pauses) >= 1800.0) == (1.0, True)
+    reasons = {outcome.reason for outcome in scene.outcomes() if outcome.result is Result.FAILED}
+    assert [reason.partition("VPA ")[2] for reason in reasons] == [
+        "'web/api' did not work: somebody else keeps writing it; are there two recommenders?"
+    ]
+    scene.say(said(turn=scene.newest + 1, cpu=200))
+    assert consumer.poll_once() == 1, "what is new is written at once"
 
 
 def test_an_object_that_is_gone_is_forgotten_until_it_is_told_of_again(scene: StatusScene, server: VpaServer) -> None:
