@@ -194,23 +194,30 @@ class RecommendationBatch:
     def because_texts(self) -> list[str]:
         """The grounds of each decision, as the log has them."""
         reasons, made = reason_texts(self.done, self.builder.settings, self.places), list[str]()
+        # Those of a workload are in the order of their names, as JSON has them.
+        entries = [f"{quoted(name)}:{text}" for (_, name), text in zip(self.containers, reasons, strict=True)]
+        rare_in_all = bool(self.builder.inline() or self.explained or self.builder.settings.policy or self.done.fault)
         for number, grounds in enumerate(self.grounds):
-            named = self.named(number)
-            containers = joined({name: reasons[place] for place, name in named})
-            rare = {
-                **self.builder.inline(),
-                **self.numbers.node(named[0][0]),
-                **self._decided_by(named),
-                **({"left_out": grounds.left_out} if grounds.left_out else {}),
-                **({"floors": grounds.floors} if grounds.floors else {}),
-            }
-            policy = json_text(body(grounds.policy))
-            if rare:
-                others = {name: json_text(content) for name, content in rare.items()}
+            containers = f"{{{','.join(entries[self.begins[number] : self.begins[number + 1]])}}}"
+            policy = "null" if grounds.policy is None else json_text(body(grounds.policy))
+            # Few have more to say, and to find out that there is nothing took longer than the rest.
+            if rare_in_all or grounds.left_out or grounds.floors or self.numbers.cut_down(self.begins[number]):
+                others = {name: json_text(content) for name, content in self._rare(number, grounds).items()}
                 made.append(joined({"containers": containers, "policy": policy, **others}))
             else:
                 made.append(f'{{"containers":{containers},"policy":{policy}}}')
         return made
+
+    def _rare(self, number: int, grounds: Grounds) -> dict[str, object]:
+        """What few decisions have among their grounds."""
+        named = self.named(number)
+        return {
+            **self.builder.inline(),
+            **self.numbers.node(named[0][0]),
+            **self._decided_by(named),
+            **({"left_out": grounds.left_out} if grounds.left_out else {}),
+            **({"floors": grounds.floors} if grounds.floors else {}),
+        }
 
     @cached_property
     def written(self) -> list[WrittenEvent]:
@@ -218,17 +225,18 @@ class RecommendationBatch:
         builder, at = self.builder, self.builder.turn.at
         amounts, because = amount_texts(self.done, self.places, [name for _, name in self.containers]), self.because_texts
         at_text, rules, prefix, made = json_text(at), json_text(builder.cited), builder.id_of(""), list[WrittenEvent]()
+        prefix_text = json_text(prefix)[:-1]
         source: OomSource | None = None
         source_text = "null"
         for number, (subject, grounds) in enumerate(zip(self.subjects, self.grounds, strict=True)):
             if grounds.oom_source is not source:  # one object for all workloads of a cluster
                 source, source_text = grounds.oom_source, json_text(grounds.oom_source)
-            ident = prefix + subject
+            begin, (subject_text, workload) = self.begins[number], _subject_texts(subject)
             text = BODY % (
-                json_text(ident),
+                prefix_text + subject_text,
                 at_text,
-                _workload_text(subject),
-                ",".join(amounts[self.begins[number] : self.begins[number + 1]]),
+                workload,
+                ",".join(amounts[begin : self.begins[number + 1]]),
                 because[number],
                 grounds.pods,
                 "null" if grounds.oom is None else json_text(grounds.last_oom),
@@ -236,9 +244,9 @@ class RecommendationBatch:
                 rules,
                 quoted(grounds.other_recommender),
                 json_text(grounds.leaks) if grounds.leaks else "[]",
-                json_text(self.numbers.nodes(self.begins[number])),
+                json_text(self.numbers.nodes(begin)) if self.numbers.cut_down(begin) else "{}",
             )
-            made.append(WrittenEvent(RequestsRecommended, ident, at, text.encode()))
+            made.append(WrittenEvent(RequestsRecommended, prefix + subject, at, text.encode()))
         return made
 
     def _decided_by(self, named: Sequence[tuple[int, str]]) -> Mapping[str, object]:
@@ -299,11 +307,16 @@ class UsageNumbers:
 
     def __init__(self, done: Recommendation, places: Indices) -> None:
         self._done, self._places = done, places
+        self._cut_down: list[bool] = [] if done.fit is None else done.fit.beyond[done.fit.pods[places]].tolist()
 
     def container(self, place: int, name: str) -> ContainerRecommendation:
         """The four amounts of a container: lower, target, upper and uncapped target."""
         cores, memory = self._amounts
         return ContainerRecommendation(name, *map(Amounts, cores[place], memory[place]))
+
+    def cut_down(self, place: int) -> bool:
+        """Whether a container's pod was cut down to a node."""
+        return bool(self._cut_down) and self._cut_down[place]
 
     def node(self, place: int) -> dict[str, object]:
         """The node that a container's pod was cut down to, and the pod's sums that exceed it; empty for a pod that fits."""
@@ -346,5 +359,6 @@ def _parsed(workload: str) -> Workload:
 
 
 @lru_cache(maxsize=1 << 16)
-def _workload_text(workload: str) -> str:
-    return json_text(_parsed(workload))
+def _subject_texts(workload: str) -> tuple[str, str]:
+    """A workload's key as JSON, without the quotation mark at its beginning, and the workload itself."""
+    return json_text(workload)[1:], json_text(_parsed(workload))

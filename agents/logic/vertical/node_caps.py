@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -170,14 +171,13 @@ class NodeFit:
     nodes: Sequence[NodeRoom | None]
     sums: Floats
     """Lower, target and upper millicores, then bytes."""
+    beyond: NDArray[np.bool_]
+    """Whether a pod's amounts exceed its node."""
 
     def node(self, row: int) -> NodeRoom | None:
         """The node that the pod of a row of amounts was cut down to; None for a pod that fits."""
         pod = int(self.pods[row])
-        node = self.nodes[pod]
-        if node is None or not (self.sums[pod] > np.repeat(_room(node), len(self.sums[pod]) // _RESOURCES)).any():
-            return None
-        return node
+        return self.nodes[pod] if self.beyond[pod] else None
 
 
 def fit(amounts: Floats, containers: Sequence[RowKey], nodes: NodeIndex, pods_known: PodIndex) -> tuple[Floats, NodeFit]:
@@ -206,7 +206,8 @@ def fit(amounts: Floats, containers: Sequence[RowKey], nodes: NodeIndex, pods_kn
     with np.errstate(divide="ignore", invalid="ignore"):
         # All containers alike, so that the pod keeps its proportions.
         cut = np.trunc(amounts * room[pods] / sums[pods])
-    return np.where((sums > room)[pods], cut, amounts), NodeFit(pods, chosen, sums)
+    exceeding = sums > room
+    return np.where(exceeding[pods], cut, amounts), NodeFit(pods, chosen, sums, np.asarray(exceeding.any(axis=1)))
 
 
 def _most_together(wanted: Floats, rows: Indices, containers: Sequence[RowKey], kinds: Iterable[Collection[str]]) -> Floats:
