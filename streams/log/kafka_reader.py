@@ -32,6 +32,8 @@ PATIENCE = 30.0
 # the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either. Who
 # reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did.
 LONGEST_FETCH_MS = 250
+BRIEFLY_MS = 10
+"""The same for a caller that does not wait, in further rounds. Not 0, or they would ask in a tight loop."""
 SLICE_MS = 250
 """How long to wait for data before asking whether there should be some."""
 
@@ -50,12 +52,14 @@ class KafkaReader:
         """Records at or after the positions; waits for the first until the monotonic clock says `until`."""
         if not positions:
             return []
+        # Who does not wait gets what is there, if need be in a second round, and reads something else then.
+        hold_ms = self._longest_ms if until > monotonic() else BRIEFLY_MS
         patience = max(until, monotonic()) + PATIENCE
         with self._lock:
             consumer = self._open()
             while True:
                 ahead = self._seek_to(consumer, positions)
-                records = self._poll(consumer, self._slice_ms(until), limit)
+                records = self._poll(consumer, self._slice_ms(until), limit, hold_ms)
                 if records:
                     return records
                 if monotonic() < until:
@@ -96,8 +100,8 @@ class KafkaReader:
                 consumer.resume(tp)
         return ahead
 
-    def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
-        consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, self._longest_ms)  # noqa: SLF001  # see there
+    def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int, hold_ms: int) -> Sequence[Record]:
+        consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, hold_ms)  # noqa: SLF001  # see there
         try:
             fetched = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
         except LOG_CHANGED:  # since the seek: ask again where the log begins and ends
