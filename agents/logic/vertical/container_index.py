@@ -6,7 +6,7 @@ hash, so that each turn handles its share of them.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -229,8 +229,9 @@ class ContainerIndex:
         judged: dict[tuple[int, str], _Judged] = {}
         for workload in workloads:
             record = self._policies.of(workload)
-            parts = self._parts_of(workload, record)
-            members = dict(self.containers(workload))
+            keys = sorted(self._keys[workload], key=_order)
+            members = self._enter(workload, [container for _, container, _ in keys])
+            parts = self._parts_of(keys, members, record)
             for container, rows in parts.items():
                 # By identity, because comparing policies costs more. A judgement holds its policy, so that no other object gets
                 # its id.
@@ -245,11 +246,9 @@ class ContainerIndex:
         if self._lines.crowded(len(self.names)):
             self.numbers["rule"] = self._lines.tidy(self.numbers["rule"])
 
-    def _parts_of(self, workload: str, record: PolicyRecord | None) -> dict[str, list[int]]:
-        """For each container the rows of its aggregates: by labels, seeds last."""
+    def _parts_of(self, keys: Sequence[RowKey], members: Mapping[str, int], record: PolicyRecord | None) -> dict[str, list[int]]:
+        """For each container of a workload the rows of its aggregates, in the order of their keys."""
         parts: dict[str, list[int]] = {}
-        keys = sorted(self._keys[workload], key=_order)
-        members = self._enter(workload, [container for _, container, _ in keys])
         for key in keys:
             _, container, labels = key
             aggregate, belongs = self._usage.aggregates.row(key), _belongs(labels, record)
@@ -277,6 +276,9 @@ class ContainerIndex:
     def _share(self, workload: str) -> None:
         """Count the members that share the pod's minimum: all that may get a recommendation; where none may, each for itself."""
         members = self._of[workload]
+        if len(members) == 1:
+            self.numbers["siblings"][members[0]] = 1
+            return
         single, rule = self.numbers["single"], self.numbers["rule"]
         used = (m for m in members if single[m] >= 0 or m in self._several)
         speaking = sum(1 for m in used if self._lines.item(int(rule[m]), _SILENT) == 0.0)
@@ -315,7 +317,8 @@ class ContainerIndex:
         self._order = None
         self._workloads += not members
         number = self.numbers["workload"][next(iter(members.values()))] if members else self._workloads
-        self.numbers["workload"][list(new.values())] = number
+        for member in new.values():
+            self.numbers["workload"][member] = number
         members = dict(sorted((members | new).items()))
         self._of[workload] = tuple(members.values())
         return members
