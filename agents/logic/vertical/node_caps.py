@@ -18,6 +18,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.tables.row_table import Floats, Indices, RowKey
 from agents.engine.turn import Recorded
 from agents.logic.usage.pod_index import PodIndex
+from agents.logic.vertical.container_index import MemberSelection
 from agents.logic.vertical.estimate_rules import MILLI
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Place, cluster_of
@@ -180,29 +181,28 @@ class NodeFit:
         return self.nodes[pod] if self.beyond[pod] else None
 
 
-def fit(amounts: Floats, containers: Sequence[RowKey], nodes: NodeIndex, pods_known: PodIndex) -> tuple[Floats, NodeFit]:
-    """The amounts, cut so that those of one pod together fit a node, and how they were cut.
+def fit(amounts: Floats, these: MemberSelection, nodes: NodeIndex, pods_known: PodIndex) -> tuple[Floats, NodeFit]:
+    """The amounts of these members, cut so that those of one pod together fit a node, and how they were cut.
 
-    `containers`: workload and container of each row. amount * allocatable / sum, cut to a whole number, where the sum of a pod is
-    more; NaN counts as nothing.
+    amount * allocatable / sum, cut to a whole number, where the sum of a pod is more; NaN counts as nothing.
     """
-    numbers: dict[str, int] = {}
-    pods = np.array([numbers.setdefault(workload, len(numbers)) for workload, _ in containers], np.int64)
+    first = np.diff(these.workload, prepend=-1) != 0  # of its pod: those of a workload stand together
+    pods = np.cumsum(first) - 1
+    workloads = [these.names[member][0] for member in these.members[first].tolist()]
     wanted = np.nan_to_num(amounts)
-    columns = [np.bincount(pods, weights=column, minlength=len(numbers)) for column in wanted.T]
+    columns = [np.bincount(pods, weights=column, minlength=len(workloads)) for column in wanted.T]
     sums = np.asarray(np.column_stack(columns), np.float64)
-    workloads = list(numbers)
     clusters = list(map(cluster_of, workloads))
-    chosen = _choose(sums, clusters, nodes)
-    beyond = np.flatnonzero((sums > _rooms(chosen, sums)).any(axis=1)).tolist()
+    chosen, room = _choose(sums, clusters, nodes)
+    beyond = np.flatnonzero((sums > room).any(axis=1)).tolist()
     if beyond:
+        containers = [these.names[member] for member in these.members.tolist()]
         # By workload once, for nodes that are called tiny make this a matter of all workloads.
         rows = np.split(np.argsort(pods, kind="stable"), np.cumsum(np.bincount(pods))[:-1])
         for number in beyond:
             if kinds := pods_known.kinds(workloads[number]):
                 sums[number] = _most_together(wanted, rows[number], containers, kinds)
-        chosen = _choose(sums, clusters, nodes)
-    room = _rooms(chosen, sums)
+        chosen, room = _choose(sums, clusters, nodes)
     with np.errstate(divide="ignore", invalid="ignore"):
         # All containers alike, so that the pod keeps its proportions.
         cut = np.trunc(amounts * room[pods] / sums[pods])
@@ -218,8 +218,10 @@ def _most_together(wanted: Floats, rows: Indices, containers: Sequence[RowKey], 
     return np.asarray(np.max([wanted[rows[[name in kind for name in names]]].sum(axis=0) for kind in kinds], axis=0))
 
 
-def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> list[NodeRoom | None]:
+def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> tuple[list[NodeRoom | None], Floats]:
+    """The node for each pod, and what it has, in the columns of sums: infinity where the cluster has no node."""
     chosen: list[NodeRoom | None] = [None] * len(clusters)
+    rooms = np.full(sums.shape, np.inf)
     for cluster in sorted(set(clusters)):
         largest = nodes.largest(cluster)
         if not largest:
@@ -231,7 +233,8 @@ def _choose(sums: Floats, clusters: Sequence[str], nodes: NodeIndex) -> list[Nod
         best = np.where(target == target.max(axis=1, keepdims=True), upper, -1.0).argmax(axis=1)
         for place, node in zip(here.tolist(), best.tolist(), strict=True):
             chosen[place] = largest[node]
-    return chosen
+        rooms[here] = room[best].repeat(sums.shape[1] // _RESOURCES, axis=1)
+    return chosen, rooms
 
 
 def _share(wanted: Floats, room: Floats) -> Floats:
@@ -241,10 +244,5 @@ def _share(wanted: Floats, room: Floats) -> Floats:
     return np.asarray(np.minimum(parts, 1.0).min(axis=2))
 
 
-def _rooms(nodes: Sequence[NodeRoom | None], sums: Floats) -> Floats:
-    """What these nodes have, in the columns of sums."""
-    return np.array([_room(node) for node in nodes]).reshape(-1, _RESOURCES).repeat(sums.shape[1] // _RESOURCES, axis=1)
-
-
-def _room(node: NodeRoom | None) -> tuple[float, float]:
-    return (np.inf, np.inf) if node is None else (node.cpu * MILLI, node.memory)
+def _room(node: NodeRoom) -> tuple[float, float]:
+    return node.cpu * MILLI, node.memory

@@ -177,7 +177,7 @@ def _concluded(
         amounts = by.leaks.bounded(amounts, members, these, () if by.floors is None else by.floors.table)
     amounts = amounts.copy() if these.bounds is None else cap(amounts, *these.bounds)
     if by.nodes is not None:
-        amounts, cut = fit(amounts, [these.names[member] for member in these.members.tolist()], by.nodes, by.pods)
+        amounts, cut = fit(amounts, these, by.nodes, by.pods)
     amounts = order_columns(amounts)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut, fault)
 
