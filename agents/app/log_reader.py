@@ -24,6 +24,8 @@ from streams.log.log_port import Record, TopicAndPartition
 
 FETCH = 8 << 20
 """Bytes that one fetch may bring of a partition."""
+_RETRY_MS = 10
+"""Between two questions: each first look at a topic would wait for the default, 100, and a recovery looks stage by stage."""
 Lost = Callable[[str, int, int, int], None]
 """Called with topic, partition, and the first and the next offset of what is gone."""
 
@@ -38,6 +40,7 @@ async def reader(where: KafkaConnection, *, fetch: int = FETCH) -> AsyncIterator
         auto_offset_reset="none",
         enable_auto_commit=False,
         max_partition_fetch_bytes=fetch,
+        retry_backoff_ms=_RETRY_MS,
     )
     await consumer.start()
     try:
@@ -73,7 +76,7 @@ async def kept_offsets(consumer: Any, places: Collection[TopicAndPartition]) -> 
 async def _offsets(
     ask: Callable[[list[TopicPartition]], Awaitable[Mapping[Any, int]]], places: Iterable[TopicAndPartition]
 ) -> dict[TopicAndPartition, int]:
-    # All topics at the same time: a client that does not know a topic yet waits a tenth of a second for each.
+    # All topics at the same time: a client that does not know a topic yet waits for each.
     topics: dict[str, list[TopicPartition]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(TopicPartition(topic, partition))

@@ -92,10 +92,7 @@ class Recovery:
         """Bring the state of each of these partitions to the newest known turn."""
         places = {(self.plan.changelog(host.stage), p): (host, p) for host, ps in ours.items() for p in ps}
         began = monotonic()
-        # The inputs are asked again below. Named here, too, all topics are new to the client at once, which waits a tenth of a
-        # second for those that it does not know, and did so for each stage.
-        everything = {(wire, partition) for host, ps in ours.items() for wire in host.wires.values() for partition in ps}
-        ends = await log_reader.ends(consumer, [*places, *everything])
+        ends = await log_reader.ends(consumer, places)
         stale: dict[TopicAndPartition, int] = {}
         for place, (host, partition) in places.items():
             owned = host.owned.get(partition)
