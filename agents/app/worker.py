@@ -64,7 +64,7 @@ SETTINGS: dict[str, Any] = {
     "topic_disable_leader": True,
     "recovery_consistency_check": False,  # otherwise each changelog that has lost its beginning would end the worker
     "consumer_auto_offset_reset": "earliest",
-    "consumer_max_fetch_size": 2 << 20,  # of a partition, compressed: decisions unpack to twenty times as much
+    "consumer_max_fetch_size": 1 << 20,  # of a partition, compressed: decisions unpack to twenty times as much
     "broker_max_poll_records": 1_000,  # that are unpacked at once: Faust would take all that a fetch brought
     "consumer_metadata_max_age_ms": 5_000,  # until a refresh finds new topics, no worker gets a partition
     "broker_heartbeat_interval": 1.0,  # a third of the shortest session, and how soon a worker learns that another has joined
