@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from agents.run.stage_topics import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
-from streams.topics import Topics, changelog_specs
+from streams.topics import Topics, TopicSpec, changelog_specs
 
 
 @pytest.fixture
@@ -50,11 +50,19 @@ def test_settings_that_drifted_are_listed_and_put_right(client: KafkaAdminClient
     assert topic_admin.plan(client, [spec]).changes == ()
 
 
+def wait_until_served(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
+    """The broker takes a moment to serve what the controller has accepted."""
+    until = time.monotonic() + 60
+    while topic_admin.plan(client, specs).changes and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 def test_the_command_prints_a_plan_for_programs(
     client: KafkaAdminClient, broker: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--brokers", broker, "--set", f"topics.prefix={prefix}", "--set", "topics.partitions=2"]
     topic_admin.apply(client, topic_admin.plan(client, Topics(prefix, 2).specs()))
+    wait_until_served(client, Topics(prefix, 2).specs())
     assert cli.run(["topics", "plan", "-o", "json", *flags]) == 0
     changes = json.loads(capsys.readouterr().out)
     assert {change["topic"] for change in changes} == {spec.name for spec in changelog_specs("ullage", stage_names(), 2)}
@@ -72,9 +80,7 @@ def test_destructive_changes_are_refused_whole_until_they_are_forced(client: Kaf
         topic_admin.apply(client, plan)
     assert topic_admin.plan(client, [wanted]) == plan
     topic_admin.apply(client, plan, force=[f"{spec.name}:partitions", f"{spec.name}:min.compaction.lag.ms"])
-    until = time.monotonic() + 60  # the broker takes a moment to serve what the controller has accepted
-    while topic_admin.plan(client, [wanted]).changes and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_until_served(client, [wanted])
     assert topic_admin.plan(client, [wanted]).changes == ()
     with pytest.raises(BadInput, match="cannot take partitions away"):
         topic_admin.apply(client, topic_admin.plan(client, [spec]), force=[spec.name])
