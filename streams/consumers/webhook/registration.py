@@ -1,8 +1,9 @@
 """Our MutatingWebhookConfiguration, which makes the API server ask us, without depending on us or waiting for long, and a Lease.
 
 Safe by default: failures are ignored, the time-out is five seconds, and it leaves out our own namespace, the system's, and pods
-without a controller. It is checked every few seconds, so that somebody else's change or deletion does not last. The Lease shows
-that admission is running: without it nobody evicts a pod, as its successor would come back unchanged.
+without a controller. It is checked every few seconds, so that somebody else's change or deletion does not last,
+unless they insist. The Lease shows that admission is running: without it nobody evicts a pod, as its successor would come back
+unchanged.
 """
 
 import base64
@@ -16,6 +17,7 @@ from typing import Any
 import structlog
 
 from streams.clients.kube.json_objects import ObjectStore
+from streams.consumers.executing.drift_book import DriftBook
 from streams.consumers.executing.holder_lease import micro_time, new_lease, was_faster
 from streams.errors import TryAgain
 from streams.serving import certificate_making
@@ -27,6 +29,9 @@ _CONTROLLED = (
     "has(object.metadata.ownerReferences) && "
     "object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind != 'Node')"
 )
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_ASKED = ("rules", "clientConfig")
+"""Fields without which the API server does not ask us."""
 _log = structlog.get_logger(__name__)
 
 
@@ -61,7 +66,7 @@ class Registration:
         ]
 
     def _webhook(self, name: str, rule: dict[str, Any], authorities: bytes) -> dict[str, Any]:
-        outside = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({*self.excluded, self.namespace})}
+        outside = {"key": _NAME_LABEL, "operator": "NotIn", "values": sorted({*self.excluded, self.namespace})}
         return {
             "name": name,
             "admissionReviewVersions": ["v1"],
@@ -81,26 +86,51 @@ class Registrar:
 
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
+        self._clock, self._drifts, self._contended = clock, DriftBook(), ""
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Bring the configuration into its wanted state; returns when the server has accepted it."""
         wanted, live = self._registration, self._objects.find(self._registration.name)
-        if live is None:
+        if live is None and not wanted.own:
             self.registered = False
-            if wanted.own:
-                body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
-                metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-                webhooks = wanted.webhooks(certificate_making.joined(ours, at))
-                self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": webhooks})
-                _log.info("registered", configuration=wanted.name)
-                self.registered = True
             return
-        new = self._changed(live, ours, at)
-        if new != live.get("webhooks"):
+        there = None if live is None else live.get("webhooks") or []
+        new = wanted.webhooks(certificate_making.joined(ours, at)) if there is None else self._changed(there, ours, at)
+        if new == there:
+            self._drifts.settled(self._drift, new)
+            self.registered = True
+            return
+        if self._left_alone(new, there):
+            return
+        if live is None:
+            body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+            metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
+            self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": new})
+            _log.info("registered", configuration=wanted.name)
+        else:
             self._objects.replace(wanted.name, {**live, "webhooks": new})
             _log.info("the registration was brought up to date", configuration=wanted.name)
+        self._drifts.settled(self._drift, new)
         self.registered = True
+
+    @property
+    def _drift(self) -> tuple[str, str, str]:
+        return "", self._registration.name, "MutatingWebhookConfiguration"
+
+    def _left_alone(self, new: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]] | None) -> bool:
+        """Whether somebody else keeps changing it, so that it stays as it is for a while."""
+        now = self._clock()
+        if self._drifts.again(self._drift, new, now) <= now:
+            self._contended = ""
+            return False
+        what = "it was deleted" if there is None else _difference(there, new)
+        # As long as the server asks us, it counts; else the Lease must not say that new pods are changed.
+        self.registered = there is not None and not what.endswith(_ASKED)
+        if what != self._contended:
+            self._contended = what
+            _log.warning("somebody else keeps changing the registration", configuration=self._registration.name, what=what)
+        return True
 
     def remove(self) -> None:
         """Delete our own configuration, so that the API server stops asking us."""
@@ -108,8 +138,7 @@ class Registrar:
             _log.info("unregistered", configuration=self._registration.name)
         self.registered = False
 
-    def _changed(self, live: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
-        there = live.get("webhooks") or []
+    def _changed(self, there: Sequence[dict[str, Any]], ours: Sequence[bytes], at: datetime) -> Sequence[dict[str, Any]]:
         bundle = self._trust.merged(_bundles(there), ours, at)
         if not self._registration.own:
             return [_trusting(webhook, bundle) for webhook in there] if ours else there
@@ -142,7 +171,24 @@ def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     client = {**new["clientConfig"]}
     if "service" in client:
         client["service"] = {**old.get("clientConfig", {}).get("service", {}), **client["service"]}
-    return {**merged, "clientConfig": client}
+    return {**merged, "clientConfig": client, "namespaceSelector": _narrowed(old, new)}
+
+
+def _narrowed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Our selector of namespaces, and what a platform takes out besides."""
+    # AKS adds expressions of its own to each webhook, within milliseconds of each write.
+    there = (old.get("namespaceSelector") or {}).get("matchExpressions") or []
+    ours = new["namespaceSelector"]["matchExpressions"]
+    kept = [expression for expression in there if expression in ours or expression.get("key") != _NAME_LABEL]
+    return {"matchExpressions": [*kept, *(expression for expression in ours if expression not in kept)]}
+
+
+def _difference(there: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> str:
+    """The first field that differs, such as `pods.ullage.internal: failurePolicy`."""
+    if not _same_names(there, wanted):
+        return f"its webhooks: {_ASKED[0]}"
+    fields = ((new["name"], key) for old, new in zip(there, wanted, strict=True) for key in new if old.get(key) != new[key])
+    return ": ".join(next(fields, ("", "")))
 
 
 DURATION = timedelta(seconds=10)

@@ -2,7 +2,9 @@
 
 import base64
 import copy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -83,6 +85,55 @@ def test_somebody_elses_change_is_undone(scene: Scene, spoil: Any) -> None:
     spoil(scene.objects.held["ours"]["webhooks"][0])
     scene.registrar.ensure([ONE], AT)
     assert scene.webhooks == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "asked", "what"),
+    [
+        (lambda held: held["ours"]["webhooks"][0].update(failurePolicy="Fail"), True, "pods.ullage.internal: failurePolicy"),
+        (lambda held: held["ours"]["webhooks"][1].update(rules=[]), False, "vpas.ullage.internal: rules"),
+        (lambda held: held["ours"]["webhooks"].pop(), False, "its webhooks: rules"),
+        (lambda held: held.pop("ours"), False, "it was deleted"),
+    ],
+)
+def test_where_somebody_else_insists_it_is_put_right_more_and_more_seldom_and_said(
+    scene: Scene, spoil: Any, asked: bool, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each five seconds, for ever, against a policy engine that changes each webhook."""
+    writes, before = list[float](), -1
+    for _ in range(3 * 720):
+        scene.now += 5.0
+        if scene.objects.writes > before:
+            writes.append(scene.now)
+            spoil(scene.objects.held)
+        before = scene.objects.writes
+        scene.registrar.ensure([ONE], AT)
+    pauses = [later - earlier for earlier, later in pairwise(writes)]
+    assert 6 <= len(writes) <= 14
+    assert (pauses[1], max(pauses) >= 1800.0) == (5.0, True)
+    assert scene.registrar.registered is asked, "else the Lease says that new pods are changed"
+    assert what in capsys.readouterr().out
+    scene.now += 1800.0
+    scene.registrar.ensure([ONE], AT)
+    assert scene.registrar.registered
+
+
+def test_what_a_platform_takes_out_besides_is_left_so(scene: Scene) -> None:
+    """AKS (Azure/AKS#1771) adds such expressions to each webhook at once, in front of ours."""
+    theirs = [
+        {"key": "control-plane", "operator": "DoesNotExist"},
+        {"key": "kubernetes.azure.com/managedby", "operator": "NotIn"},
+    ]
+    for each in scene.objects.held["ours"]["webhooks"]:
+        each["namespaceSelector"]["matchExpressions"] = [*theirs, *each["namespaceSelector"]["matchExpressions"]]
+    writes = scene.objects.writes
+    scene.registrar.ensure([ONE], AT)
+    assert scene.objects.writes == writes
+    wider = replace(WANTED, excluded=("kube-system", "more"))
+    scene.replica(wider).ensure([ONE], AT)
+    expressions = scene.webhooks[0]["namespaceSelector"]["matchExpressions"]
+    assert [expression["key"] for expression in expressions] == [*(each["key"] for each in theirs), "kubernetes.io/metadata.name"]
+    assert expressions[-1]["values"] == ["kube-system", "more", "ullage"]
 
 
 def test_a_renewal_leaves_both_authorities_for_a_while(scene: Scene) -> None:
