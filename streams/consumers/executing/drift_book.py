@@ -1,6 +1,7 @@
 """Of two that keep one object in shape, each would undo the other's work for ever: so ours is done more and more seldom."""
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 _AT_ONCE = 3
 """Times that an object is put right at once."""
@@ -10,9 +11,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _FORGOTTEN = 60.0, 1800.0, 10_800.0
 
 @dataclass(slots=True)
 class _Drift:
-    """An object that was as `wanted`; how often it was put right since, and when that was last."""
+    """The digest of an object as it was wanted; how often it was put right since, and when that was last."""
 
-    wanted: object
+    wanted: bytes
     restored: int = 0
     last: float = float("-inf")
 
@@ -24,17 +25,18 @@ class DriftBook:
     Keys are namespace, name and kind; times are seconds of any one clock. A restart forgets it.
     """
 
-    _drifts: dict[tuple[str, str, str], _Drift] = field(default_factory=dict)
+    _drifts: dict[tuple[str, str], dict[str, _Drift]] = field(default_factory=dict)
 
     def settled(self, key: tuple[str, str, str], wanted: object) -> None:
-        """The object is as wanted."""
-        self._drifts.setdefault(key, _Drift(wanted)).wanted = wanted
+        """The object is as wanted; what has the same `repr` is the same."""
+        digest = _digest(wanted)
+        self._drifts.setdefault(key[:2], {}).setdefault(key[2], _Drift(digest)).wanted = digest
 
     def again(self, key: tuple[str, str, str], wanted: object, now: float) -> float:
         """When to write an object that is not as wanted; at `now` it counts as put right."""
-        drift = self._drifts.get(key)
+        drift = self._drifts.get(key[:2], {}).get(key[2])
         # What we want ourselves is new, or was never there.
-        if drift is None or drift.wanted != wanted:
+        if drift is None or drift.wanted != _digest(wanted):
             return now
         restored = drift.restored if now - drift.last < _FORGOTTEN else 0
         pause = 0.0 if restored < _AT_ONCE else min(_FIRST_PAUSE * 2.0 ** min(restored - _AT_ONCE, 10), _LONGEST_PAUSE)
@@ -45,4 +47,9 @@ class DriftBook:
 
     def forget(self, namespace: str, name: str) -> None:
         """Nobody wants the objects of this name any more."""
-        self._drifts = {key: drift for key, drift in self._drifts.items() if key[:2] != (namespace, name)}
+        self._drifts.pop((namespace, name), None)
+
+
+def _digest(wanted: object) -> bytes:
+    # Ten thousand manifests would be most of a consumer's memory.
+    return blake2b(repr(wanted).encode(), digest_size=16).digest()
