@@ -26,6 +26,7 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scheduling.node_columns import NodeRow
 from agents.logic.nodes.scheduling.pod_shapes import PodNature, SchedulablePod, is_daemon, is_kubelets
+from schemas import times
 from schemas.facts.nodes import BufferShown, NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
@@ -89,7 +90,8 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook.begun(state, cluster, settings, now, devices)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
-    patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
+    typical = {group: (node, instance_of[node.fact.node]) for group, node in _typical(seen, nodes, settings).items()}
+    patterns = _learned(state, facts, learned, typical, now)
     waiting = state.ready_index().waiting(cluster)
     successors = _successors(state, cluster, settings)
     planned, buffers = _to_come(state, cluster, settings, successors, settings.most_planned - len(waiting))
@@ -249,8 +251,8 @@ def _learned(
     state: ScalerState,
     facts: list[NodeGroupSeen],
     before: Mapping[str, LearnedPattern | None],
-    typical: Mapping[str, KnownNode],
-    instance_of: Mapping[str, NodeInstanceSeen],
+    typical: Mapping[str, tuple[KnownNode, NodeInstanceSeen]],
+    now: float,
 ) -> dict[str, LearnedPattern]:
     """What is known of the nodes of each group, with what this look adds."""
     index = state.ready_index()
@@ -258,14 +260,15 @@ def _learned(
     for fact in facts:
         newest = typical.get(fact.group)
         pods: list[PodShapeSeen] = []
+        served = False
         if newest is not None:
-            on = index.on(f"{fact.cluster}/{newest.fact.node}")
+            on = index.on(f"{fact.cluster}/{newest[0].fact.node}")
+            settled = times.to_seconds(newest[0].fact.created) + group_patterns.SETTLED <= now
+            served = settled or any(not _owned(pod) for pod in on)
             pods = group_patterns.own_pods(
                 [index.shape(index.shape_of(pod)) for pod in on if pod.deleted is None and _owned(pod)]
             )
-        learned = group_patterns.learn(
-            fact, before[fact.group], None if newest is None else (newest, instance_of[newest.fact.node]), pods
-        )
+        learned = group_patterns.learn(fact, before[fact.group], newest, pods, served=served)
         if learned is not None:
             patterns[fact.group] = learned
     return patterns

@@ -57,7 +57,12 @@ _PASSING = _NOT_READY | {
     "node.cloudprovider.kubernetes.io/shutdown",
     "NodeWithImpairedVolumes",
     "ullage.internal/removal",
+    # Of others that end a node, or say that it ended; the keys of the AWS Node Termination Handler begin alike.
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "node.kubernetes.io/out-of-service",
 }
+_ENDING = ("aws-node-termination-handler/",)
 _STARTUP = ("startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/")
 _STATUS = ("status-taint.cluster-autoscaler.kubernetes.io/",)
 
@@ -80,7 +85,7 @@ class TransientTaints:
 
     def passes(self, key: str) -> bool:
         """Whether a new node would not have such a taint for long."""
-        return key in _PASSING or self._starts(key) or key in self.status or key.startswith(_STATUS)
+        return key in _PASSING or self._starts(key) or key in self.status or key.startswith((*_STATUS, *_ENDING))
 
     def usable(self, fact: NodeDetailsChanged) -> bool:
         """Whether no condition or taint makes the node unusable, whatever its kubelet says of being ready."""

@@ -48,6 +48,8 @@ _LEGACY = {
 _PROXY = PodShape("kube-system", requests=((CPU, node_templates.KUBE_PROXY_CPU),))
 PROXY_NAME = "kube-proxy"
 MOST_DIFFERENCES = 5
+SETTLED = 900.0
+"""Seconds in which a new node gets what all nodes of its group get: labels, taints and pods of agents, and its devices."""
 
 
 # Completeness
@@ -73,8 +75,13 @@ def learn(
     known: LearnedPattern | None,
     newest: tuple[KnownNode, NodeInstanceSeen] | None,
     pods: Sequence[PodShapeSeen],
+    *,
+    served: bool = False,
 ) -> LearnedPattern | None:
-    """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node."""
+    """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node.
+
+    `served`: that node has, or could have, taken pods for some time.
+    """
     # Once the group starts its nodes from something else, what was learned is void.
     valid = known is not None and (fact.launch_version, fact.template) == (known.launch_version, known.template)
     if newest is None:
@@ -90,6 +97,10 @@ def learn(
             name: n for name, n in known.node.allocatable.items() if name not in CORE and n and not node.allocatable.get(name)
         }
         node = replace(node, allocatable={**node.allocatable, **lost})
+        # What a node gets or loses later is its own, such as a taint by which somebody takes it out of service. Taken for its
+        # group's nature, it would keep the group from growing for ever.
+        if served:
+            node = _as_it_came(node, known.node)
     kept = replace(node, conditions={}, annotations={}, at=node.created)
     old = drifted(fact, instance)
     pattern = LearnedPattern(kept, instance.instance_type, fact.launch_version, fact.template, tuple(pods), drifted=old)
@@ -97,6 +108,13 @@ def learn(
         return replace(pattern, expected=known.expected)
     expected = fact.template if known is None or not valid else _as_template(known.node)
     return replace(pattern, expected=expected)
+
+
+def _as_it_came(node: NodeDetailsChanged, before: NodeDetailsChanged) -> NodeDetailsChanged:
+    """A node without the taints that are new, and with the labels and amounts that it had before."""
+    taints = tuple(taint for taint in node.taints if taint in before.taints)
+    core = {name: max(n, node.allocatable.get(name, 0)) for name, n in before.allocatable.items() if name in CORE}
+    return replace(node, taints=taints, labels={**node.labels, **before.labels}, allocatable={**node.allocatable, **core})
 
 
 def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:

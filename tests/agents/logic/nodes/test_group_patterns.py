@@ -341,3 +341,39 @@ def test_in_any_world_a_new_node_is_believed_to_have_what_the_last_one_has_and_g
     assert sum(one.request("cpu") for one in believed.pods) == real.own
     if not real.takes(cpu, label):
         assert "node 'new1'" in said(run)
+
+
+NOTICE = "aws-node-termination-handler/spot-itn"
+
+
+@pytest.mark.parametrize(
+    ("late", "changed"),
+    [
+        (0.0, {"taints": (NodeTaint(NOTICE, "x", "NoSchedule"),)}),
+        (60.0, {"taints": (NodeTaint("example.com/maintenance", "", "NoSchedule"),)}),
+        (60.0, {"labels": {X: "2"}}),
+        (60.0, {"labels": {}}),
+        (60.0, {"allocatable": {**BIG, "cpu": 1000}}),
+    ],
+)
+@pytest.mark.parametrize("serves", [True, False])
+def test_what_the_last_node_of_a_group_got_or_lost_when_it_had_served_keeps_the_group_from_nothing(
+    late: float, changed: dict[str, Any], *, serves: bool
+) -> None:
+    """aws-node-termination-handler#648, autoscaler#6452: a group whose last node somebody had tainted never grew again."""
+    sound: dict[str, Any] = {"labels": {X: "1"}, "allocatable": BIG}
+    run = ScalerRun(shape("web", cpu=2000, node_selector={X: "1"}), controller("web"), settings={"delay_after_add": 0.0})
+    fact = group("a", desired=1, least=1)
+    created = when(run.now)
+    run.step(fact, instance("a-1", "a"), node("a-1", "a", created=created, **sound))
+    run.step(*([pod("first", "web", node="a-1")] if serves else []))
+    run.run(late if serves else late and 901.0)
+    run.step(node("a-1", "a", created=created, **{**sound, **changed}))
+    run.run(30.0)
+    run.step(PodPlacementRemoved(when(run.now), CLUSTER, pod("first").pod))
+    run.step(replace(fact, desired=0), NodeInstanceGone(when(run.now), CLUSTER, "a", "a-1"))
+    run.step(
+        NodeDetailsRemoved(when(run.now), CLUSTER, "a-1"), shape("web", cpu=2000, node_selector={X: "1"}), pod("next", "web")
+    )
+    run.run(60.0)
+    assert run.grown == [("a", 0, 1)]
