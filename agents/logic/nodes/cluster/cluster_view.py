@@ -90,8 +90,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     devices = {fact.group: group_patterns.promised(fact, learned[fact.group]) for fact in facts}
     look = _NodeLook.begun(state, cluster, settings, now, devices)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
-    typical = {group: (node, instance_of[node.fact.node]) for group, node in _typical(seen, nodes, settings).items()}
-    patterns = _learned(state, facts, learned, typical, now)
+    patterns = _learned(state, facts, learned, _typical(seen, nodes, instance_of, settings), now)
     waiting = state.ready_index().waiting(cluster)
     successors = _successors(state, cluster, settings)
     planned, buffers = _to_come(state, cluster, settings, successors, settings.most_planned - len(waiting))
@@ -235,15 +234,17 @@ class _NodeLook:
         return since if since is not None and is_leaving(since, self.now) else None
 
 
-def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:
+def _typical(
+    seen: list[NodeRow], nodes: Mapping[str, KnownNode], instance_of: Mapping[str, NodeInstanceSeen], settings: ScalerSettings
+) -> dict[str, tuple[KnownNode, NodeInstanceSeen]]:
     """For each group with a node in good order the newest one; the first one by name as upstream has it."""
-    typical: dict[str, KnownNode] = {}
+    typical: dict[str, tuple[KnownNode, NodeInstanceSeen]] = {}
     good = [node for node in seen if node.group and node.ready and node.deleting is None and not node.node.unschedulable]
     if settings.profile != ScalerProfile.UPSTREAM:
         # Somebody may have changed the group since the others came.
         good.sort(key=lambda node: (-node.created, node.node.name))
     for node in good:
-        typical.setdefault(node.group, nodes[node.node.name])
+        typical.setdefault(node.group, (nodes[node.node.name], instance_of[node.node.name]))
     return typical
 
 
