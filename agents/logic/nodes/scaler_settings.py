@@ -11,7 +11,7 @@ from agents.logic.nodes.growth.expanders import Expander, ExpanderError
 from schemas.units import Fraction, Seconds
 
 NAME = "scaler"
-PROGRAM = 15
+PROGRAM = 16
 """Counts changes of this capability's code that change what is decided."""
 
 GIB = 2**30

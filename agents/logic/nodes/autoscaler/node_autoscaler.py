@@ -190,6 +190,17 @@ class NodeAutoscaler:
         before = self.state.backoff.of(about, now)
         return before is not None and before.message == hint
 
+    def replaced(self, group: str, age: float, now: float) -> None:
+        """A node of this age, in seconds, is replaced, although nodes are needed."""
+        if age < self.settings.backoff.forgotten:
+            message = "nodes of this group are to be replaced again soon after they came"
+            self.state.backoff.fail(_replacements_of(group), ScaleUpFailure("Other", "", message), now)
+
+    def replaced_too_often(self, group: str, age: float, now: float) -> bool:
+        """Whether a node of this age has to stay for now, because a young one of its group was replaced a short while ago."""
+        # Its successor does not mend what is wrong with each new node: else they would follow one another for ever.
+        return age < self.settings.backoff.forgotten and self.state.backoff.of(_replacements_of(group), now) is not None
+
     def failed_to_lower(self, group: str, now: float) -> None:
         """A group could not be let want fewer nodes."""
         self.kept_size[group] = now + self.settings.scale_down.recheck
@@ -248,6 +259,10 @@ def _removal_of(node: str) -> str:
 def removals_of(group: str) -> str:
     """The key of all removals of a group among the backoffs."""
     return f"removals of {group}"
+
+
+def _replacements_of(group: str) -> str:
+    return f"replacements of {group}"
 
 
 NEVER = float("inf")

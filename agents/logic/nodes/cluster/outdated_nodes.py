@@ -31,8 +31,7 @@ def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: Not
     lifetimes = {group: _lifetime(view, settings, group) for group in view.groups}
     outdated: list[tuple[int, float, str, RemovalReason]] = []
     for name, instance in view.instance_of.items():
-        known = view.nodes[name].fact
-        since = times.to_seconds(instance.launched or known.created)
+        since = began(view, name)
         unready = view.nodes[name].unready
         if unready is not None and instance.group in repairable and now - unready > settings.repair_after:
             outdated.append((0, unready, name, RemovalReason.BROKEN))
@@ -44,6 +43,11 @@ def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: Not
             outdated.append((2, since, name, RemovalReason.DRIFTED))
     kept = {name for _, _, name, _ in outdated if opted_out(view.nodes[name].fact.annotations, NODE_OPT_OUTS)}
     return {name: reason for _rank, _since, name, reason in sorted(outdated) if name not in kept}
+
+
+def began(view: ClusterView, name: str) -> float:
+    """When a node's instance was launched, in seconds; else when the node was made."""
+    return times.to_seconds(view.instance_of[name].launched or view.nodes[name].fact.created)
 
 
 def _lifetime(view: ClusterView, settings: ScalerSettings, group: str) -> float:

@@ -50,6 +50,7 @@ class StayReason(StrEnum):
     NO_TURN = "ReplacedLater"
     NO_GROWTH = "ReplacementCannotStart"
     COMING = "ReplacementComing"
+    TOO_OFTEN = "ReplacedTooOften"
     FITS = "FitsElsewhere"
     NOT_CHEAPER = "NoCheaperNode"
     JUST_REPLACED = "ReplacedRecently"

@@ -81,12 +81,16 @@ def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool
     auto = node_autoscaler.recall(state.memory.get(cluster), autoscaler_settings(settings), turn / 1000)
     around = cluster_view.expander_context(view, settings, turn, context.asked)
     wanted: Mapping[str, RemovalReason] = {}
-    request = NOTHING
+    request, resting = NOTHING, frozenset[str]()
     if shrink:
         wanted, request = started_replacements.asked(state, cluster, view, settings, turn / 1000)
+        waiting = [name for name in wanted if name not in request.started]
+        resting = started_replacements.too_often(auto, view, waiting, turn / 1000)
+        request = replace(request, names=[name for name in request.names if name not in resting])
     if first and request.cheaper is not None:
         request = replace(request, cheaper=consolidation.about(request.cheaper, first))
     decisions = decision_steps.decide(auto, view.inputs, around, turn / 1000, shrink=shrink, explain=explain, replace=request)
+    decisions.outdated.kept.update({name: StayingNode(StayReason.TOO_OFTEN) for name in resting})
     auto.scale_down.stays.update({name: StayingNode(StayReason.SHARED) for name in view.shared})
     auto.scale_down.stays.update({name: StayingNode(StayReason.ASIDE) for name in view.aside})
     budget = drain_limits.budget_of(settings, state.control.get(cluster), turn)

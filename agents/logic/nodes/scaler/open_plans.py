@@ -11,6 +11,7 @@ from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import NodeReadiness
 from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
+from agents.logic.nodes.cluster import outdated_nodes
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import (
@@ -212,6 +213,8 @@ class ReplacementPlanner:
                 room.take(node.group, ready=node.ready)
                 look.auto.started([node.group], look.now)
                 record = started_replacements.for_node(self.state, cluster, name)
+                if record is None:
+                    look.auto.replaced(node.group, look.now - outdated_nodes.began(view, name), look.now)
                 came = record if record is not None and record.node in view.nodes else None
                 numbers = {} if came is None else scaling_plans.replaced(came)
                 places = () if came is None else (view.nodes[came.node].place, view.groups[came.group].place)
@@ -228,6 +231,8 @@ class ReplacementPlanner:
             if held or not is_new(self.state, cluster, key, SaidLast("grow", str(target)), self._about(name)):
                 continue
             plan = scaling_plans.replacement(context, group, name, reason)
+            age = self.look.now - outdated_nodes.began(context.view, name)
+            self.look.auto.replaced(group, age, self.look.now)
             yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.look.now))
 
     def _cheaper(self, room: DrainLimits) -> Iterator[Decided]:

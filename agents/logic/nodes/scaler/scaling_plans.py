@@ -68,6 +68,7 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.NO_TURN: "it is to be replaced, and other nodes go first",
     StayReason.NO_GROWTH: "it is to be replaced, and its node group cannot grow for that now",
     StayReason.COMING: "it is to be replaced, and a new node of its group is not ready yet",
+    StayReason.TOO_OFTEN: "it is to be replaced, but so was another young node of its group a short while ago",
     StayReason.FITS: "its pods would fit on nodes that are there, so scale-down decides about it",
     StayReason.NOT_CHEAPER: "no new node of a cheaper group would take its pods for as much less as must be saved",
     StayReason.JUST_REPLACED: "it replaced others a short while ago, or its own replacement was given up then",

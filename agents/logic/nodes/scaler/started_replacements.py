@@ -5,9 +5,10 @@ after a restart, and the new node is not scaled down while a disruption budget b
 only. Nothing is drained here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import outdated_nodes
 from agents.logic.nodes.cluster.cluster_view import DYING, ClusterView
@@ -149,6 +150,12 @@ def asked(
     outdated = outdated_nodes.find(view, settings, now, state.notices.get)
     wanted = {**outdated, **{name: why for name, why in _drained(records, view).items() if name not in outdated}}
     return wanted, _request(records, timers, view, settings, wanted, state.notices.get)
+
+
+def too_often(auto: NodeAutoscaler, view: ClusterView, names: Iterable[str], now: float) -> frozenset[str]:
+    """The nodes of these that wait, because young nodes of their groups are replaced again and again."""
+    ages = {name: now - outdated_nodes.began(view, name) for name in names}
+    return frozenset(name for name, age in ages.items() if auto.replaced_too_often(view.instance_of[name].group, age, now))
 
 
 def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
