@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import doubled
+from agents.logic.updates.target_turns import TargetTurns
 from schemas import admission_pauses, times
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -237,7 +238,7 @@ class WorkloadEviction:
 
     `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found. `before`:
     the pods of the workload before it, of which there should be as many again. `vain`: after how many evictions in a row the
-    next pod had a fault, this one among them.
+    next pod had a fault, this one among them. `turns`: what these evictions were for.
     """
 
     at: int
@@ -246,6 +247,7 @@ class WorkloadEviction:
     fault: str = ""
     before: PodsBefore = PodsBefore()
     vain: int = 0
+    turns: TargetTurns = TargetTurns()
 
     def judge(self, fault: str, now: int) -> "WorkloadEviction":
         """With what a new pod showed."""

@@ -222,7 +222,19 @@ def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.rescue and acted is not None and killed is not None and times.to_ms(killed) > acted - lag:
         # What was planned last was not enough.
         return None
-    return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
+    cooling = shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
+    return cooling or _turning(candidate, cluster)
+
+
+def _turning(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    situation = candidate.situation
+    evicted = None if cluster.evicted is None else cluster.evicted.turns
+    turns = situation.history.turns if candidate.action is Action.RESIZE else evicted
+    # More alone is given at once, so that less has to wait for its turn.
+    free = candidate.rescue or situation.advice.only_raises or not disrupts(candidate)
+    if turns is None or free or cluster.settings.profile == UpdaterProfile.UPSTREAM:
+        return None
+    return turns.objection(changes(situation)[0], cluster.now)
 
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:

@@ -25,7 +25,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 22
+PROGRAM = 23
 """Counts changes of this capability's code that change what is decided."""
 
 

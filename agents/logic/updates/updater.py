@@ -20,7 +20,7 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Headcount
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import eviction_tolerance, plan_builder, startup_boosts, successor_nodes
-from agents.logic.updates.candidate import Candidate, disrupts
+from agents.logic.updates.candidate import Candidate, changes, disrupts
 from agents.logic.updates.eviction_tolerance import PodsBefore, ReplicaCounts
 from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.plan_builder import IntervalRefusals
@@ -340,13 +340,12 @@ class Updater(PartedState):
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation
-        asks = plan.requests if isinstance(plan, ResizePlanned) else {}
         opened = OpenPlan(
             plan.id,
             planned.action,
             shared_guards.last_turn(plan),
             expect=plan.expect,
-            asks=asks,
+            asks=changes(situation)[0],
             disrupts=disrupts(planned),
             unboosts=situation.unboosts,
             before=self.missing.before(situation.workload) if planned.action is Action.EVICT else PodsBefore(),

@@ -13,6 +13,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.guards.shared_guards import doubled
 from agents.logic.updates.eviction_tolerance import PodsBefore
+from agents.logic.updates.target_turns import TargetTurns
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.decisions.recommendations import ContainerRecommendation, TargetCuts
 from schemas.facts.pods import PodChanged
@@ -55,9 +56,9 @@ class RevertRecord:
 class OpenPlan:
     """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
 
-    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
-    resize asks for. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long it takes.
-    `unboosts`: the containers whose startup boost it ends. `before`: the pods of its workload before an eviction.
+    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what it or
+    its successor is to request. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long
+    it takes. `unboosts`: the containers whose startup boost it ends. `before`: the pods of its workload before an eviction.
     """
 
     id: str
@@ -95,7 +96,8 @@ class PodHistory:
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
     pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
-    plan was to end; `refused`: its last resizes, if they came to nothing; `gave`: what the last one that was done asked for.
+    plan was to end; `refused`: its last resizes, if they came to nothing; `gave`: what the last one that was done asked for;
+    `turns`: what those that stopped a container were for.
     """
 
     plan: OpenPlan | None = None
@@ -107,6 +109,7 @@ class PodHistory:
     tried: tuple[str, ...] = ()
     refused: RefusedResize | None = None
     gave: Mapping[str, Amounts] = field(default_factory=dict)
+    turns: TargetTurns = TargetTurns()
 
     def with_plan(self, plan: OpenPlan, now: int, requests: Mapping[str, Amounts]) -> "PodHistory":
         """With a new plan for the pod, which requests this now."""
@@ -119,11 +122,14 @@ class PodHistory:
             )
         return replace(self, plan=plan, acted=now, tried=plan.unboosts, refused=refused, gave={})
 
-    def resized(self, plan: OpenPlan) -> "PodHistory":
+    def resized(self, plan: OpenPlan, now: int) -> "PodHistory":
         """After a resize that is done."""
         ended, refused = (*self.unboosted, *plan.unboosts), self.refused
         kept = refused if refused is not None and refused.undone else None
-        return replace(self, plan=None, resize_failed=False, infeasible={}, unboosted=ended, refused=kept, gave=plan.asks)
+        turns = self.turns.after(plan.expect, plan.asks, now) if plan.disrupts else self.turns
+        return replace(
+            self, plan=None, resize_failed=False, infeasible={}, unboosted=ended, refused=kept, gave=plan.asks, turns=turns
+        )
 
     def without_resize(self, reason: str, now: int) -> "PodHistory":
         """After a resize that was refused, or that failed."""

@@ -240,9 +240,10 @@ class UpdaterState:
         # The same eviction is told of by the pod and by its outcome, and a verdict in between must stay.
         if noted is None or history.acted is None or noted.at < history.acted:
             self._count_again(workload)
-            before = PodsBefore() if history.plan is None else history.plan.before
-            vain = 0 if noted is None else noted.vain
-            self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=vain))
+            before, asks = (PodsBefore(), _NOTHING) if history.plan is None else (history.plan.before, history.plan.asks)
+            last = noted or WorkloadEviction(now, expect)
+            turns = last.turns.after(expect, asks, now)
+            self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=last.vain, turns=turns))
 
     def _remove_pod(self, uid: str, now: int) -> None:
         pod = self.pods.get(uid)
@@ -308,7 +309,7 @@ class UpdaterState:
                 self._note_eviction(event.subject.workload, history, plan.expect, now)
             history = replace(history, plan=replace(plan, done=True))
         elif event.action is Action.RESIZE and event.result is Result.DONE:
-            history = history.resized(plan)
+            history = history.resized(plan, now)
         elif event.action is Action.RESIZE and event.result is Result.FAILED:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history.without_resize(event.reason, now), resize_failed=True, infeasible=infeasible)
