@@ -270,6 +270,8 @@ def _learned(
                 [index.shape(index.shape_of(pod)) for pod in on if pod.deleted is None and _owned(pod)]
             )
         learned = group_patterns.learn(fact, before[fact.group], newest, pods, served=served)
+        if learned is not None and newest is None:
+            learned = group_patterns.trusting(learned, now)
         if learned is not None:
             patterns[fact.group] = learned
     return patterns

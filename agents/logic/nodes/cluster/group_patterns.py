@@ -1,9 +1,8 @@
 """How the next node of a group will look, learned from the nodes that came.
 
-What a cloud and its tags promise, a node need not keep: labels that its kubelet never set, a smaller type of a mixed group,
-memory that its system keeps, static pods that take a part of it. So the newest node of a group is its pattern, and stays it after
-the node is gone: else the group would be believed again, and the node that did not help would be bought again. A group that never
-had a node is described by its cloud, and as to amounts by nodes of the same type in other groups.
+What a cloud promises, a node need not keep: labels that its kubelet never set, a smaller type of a mixed group, memory that its
+system keeps. So the newest node of a group is its pattern, also once it is gone: else what did not help would be bought again. A
+group that never had a node is described by its cloud, with amounts of nodes of its type in other groups.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from itertools import islice
 
 import numpy as np
 
+from agents.logic.guards.shared_guards import doubled
 from agents.logic.nodes.aws import node_templates
 from agents.logic.nodes.cluster import fact_conversion
 from agents.logic.nodes.cluster.fact_conversion import TransientTaints
@@ -29,7 +29,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
-from schemas import units
+from schemas import times, units
 from schemas.facts.nodes import NodeDetailsChanged, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
@@ -48,6 +48,8 @@ _LEGACY = {
 _PROXY = PodShape("kube-system", requests=((CPU, node_templates.KUBE_PROXY_CPU),))
 PROXY_NAME = "kube-proxy"
 MOST_DIFFERENCES = 5
+_FIRST_TRIAL, _LAST_TRIAL = 6 * 3600.0, 86_400.0
+"""Seconds after which a cloud is believed once more, and the longest such time; it doubles each time that this was in vain."""
 SETTLED = 900.0
 """Seconds in which a new node gets what all nodes of its group get: labels, taints and pods of agents, and its devices."""
 
@@ -57,9 +59,9 @@ SETTLED = 900.0
 
 def promised(fact: NodeGroupSeen, known: LearnedPattern | None) -> frozenset[str]:
     """The resources of devices that a new node of a group is to have."""
-    offered = [fact.template.allocatable] if fact.template is not None else []
-    offered += [known.node.allocatable] if known is not None else []
-    return frozenset(name for amounts in offered for name, amount in amounts.items() if amount > 0 and name not in CORE)
+    sources = fact.template, None if known is None else known.node
+    offered = (item for source in sources if source is not None for item in source.allocatable.items())
+    return frozenset(name for name, amount in offered if amount > 0 and name not in CORE)
 
 
 def incomplete(node: NodeDetailsChanged, resources: frozenset[str]) -> bool:
@@ -93,9 +95,8 @@ def learn(
     # The same node once more: a device that its plugin has lost for now is not taken for one that new nodes lack.
     again = known is not None and valid and known.node.node == node.node
     if again and known is not None:
-        lost = {
-            name: n for name, n in known.node.allocatable.items() if name not in CORE and n and not node.allocatable.get(name)
-        }
+        there = node.allocatable
+        lost = {name: n for name, n in known.node.allocatable.items() if name not in CORE and n and not there.get(name)}
         node = replace(node, allocatable={**node.allocatable, **lost})
         # What a node gets or loses later is its own, such as a taint by which somebody takes it out of service. Taken for its
         # group's nature, it would keep the group from growing for ever.
@@ -104,10 +105,29 @@ def learn(
     kept = replace(node, conditions={}, annotations={}, at=node.created)
     old = drifted(fact, instance)
     pattern = LearnedPattern(kept, instance.instance_type, fact.launch_version, fact.template, tuple(pods), drifted=old)
-    if again and known is not None:
-        return replace(pattern, expected=known.expected)
-    expected = fact.template if known is None or not valid else _as_template(known.node)
-    return replace(pattern, expected=expected)
+    if known is None or not valid:
+        return replace(pattern, expected=fact.template)
+    if again:
+        return replace(pattern, expected=known.expected, vain=known.vain)
+    return replace(
+        pattern, expected=_as_template(known.node), vain=known.vain + known.trusted if _breaks_its_word(pattern) else 0
+    )
+
+
+def trusting(known: LearnedPattern, now: float) -> LearnedPattern:
+    """What is known of a group without a node; its cloud is believed once more, long after a node broke its word."""
+    # What made that node so, such as a start script, may be mended by now, and nothing else would ever show it.
+    pause = doubled(_FIRST_TRIAL, known.vain + 1, longest=_LAST_TRIAL)
+    due = _breaks_its_word(known) and now - times.to_seconds(known.node.created) >= pause
+    return known if known.trusted is due else replace(known, trusted=due)
+
+
+def _breaks_its_word(known: LearnedPattern) -> bool:
+    """Whether a node lacks a label that its cloud promises, or has a taint of which that says nothing."""
+    promise = known.template
+    labels = {} if promise is None else {**promise.labels, HOSTNAME: known.node.labels.get(HOSTNAME)}
+    lacks = any(known.node.labels.get(key) != value for key, value in labels.items())
+    return promise is not None and (lacks or not {*known.node.taints} <= {*promise.taints})
 
 
 def _as_it_came(node: NodeDetailsChanged, before: NodeDetailsChanged) -> NodeDetailsChanged:
@@ -199,12 +219,12 @@ class GroupPatterns:
     def _next(self, fact: NodeGroupSeen, known: LearnedPattern) -> SchedulingNode:
         """A new node, like the newest one."""
         node = fact_conversion.like(known.node, self._passing)
-        if not known.drifted or fact.template is None:
+        if not (known.drifted or known.trusted) or fact.template is None:
             return node
-        # The newest node was started from another version than the next one will be, so that the cloud is believed once more.
+        # Where the newest node was started from another version than the next one, too, the cloud is believed once more.
         new = self._sized(fact_conversion.template(fact.group, fact.template, self._passing), fact)
         labels = {**dict(node.labels), **{key: value for key, value in new.labels if key != HOSTNAME}}
-        merged = replace(node, labels=pairs(labels))
+        merged = replace(node, labels=pairs(labels), taints=new.taints if known.trusted else node.taints)
         if labels.get(INSTANCE_TYPE) == known.node.labels.get(INSTANCE_TYPE):
             return merged
         return replace(merged, allocatable=new.allocatable, capacity=new.capacity)
@@ -303,8 +323,7 @@ def runs_daemonset(template: PodShape, node: SchedulingNode) -> tuple[bool, bool
     # A cluster of one node: the filters work on columns, and there is no second form of them.
     picture = ScheduledCluster()
     picture.add(node)
-    here = slice(0, 1)
-    named = not template.node_name or template.node_name == node.name
+    here, named = slice(0, 1), template.node_name in ("", node.name)
     if not named or not np.all(picture.columns.selected(template.node_selector, template.node_terms, here)):
         return False, False
     tolerations = (*template.tolerations, *_ALWAYS)
@@ -324,8 +343,10 @@ def lacking(template: GroupTemplate | None, learned: LearnedPattern | None, shap
     """What a new node of a group lacks, and how the node that taught it differed from what was expected."""
     if template is None:
         return ", ".join(failure.reasons)
-    sentence = what_it_lacks(template, shape, failure)
-    differs = [] if learned is None else [*islice(differences(learned), MOST_DIFFERENCES)]
+    sentence, differs = (
+        what_it_lacks(template, shape, failure),
+        [*islice(differences(learned), MOST_DIFFERENCES)] if learned else [],
+    )
     return f"{sentence} ({'; '.join(differs)})" if differs else sentence
 
 
@@ -354,8 +375,7 @@ def _lacks(template: GroupTemplate, shape: PodShape, failure: FilterFailure) -> 
 
 def _labels(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
     labels = dict(template.node.labels)
-    wrong = [(key, value) for key, value in shape.node_selector if labels.get(key) != value]
-    for key, value in wrong:
+    for key, value in (wrong := [(key, value) for key, value in shape.node_selector if labels.get(key) != value]):
         here = f", but '{key}={labels[key]}'" if key in labels else ""
         yield f"has no label '{key}={value}'{here}"
     if not wrong:
@@ -366,11 +386,8 @@ def _labels(template: GroupTemplate, shape: PodShape) -> Iterator[str]:
             if not expression.accepts(labels.get(expression.key))
         ]
         named = ", ".join(f"'{key}'" for key in dict.fromkeys(unmet))
-        yield (
-            f"lies where the pods may not run: their node affinity asks for other values of {named}"
-            if named
-            else ("meets no term of the pods' node affinity")
-        )
+        where = f"lies where the pods may not run: their node affinity asks for other values of {named}"
+        yield where if named else "meets no term of the pods' node affinity"
 
 
 def _amounts(template: GroupTemplate, shape: PodShape) -> Iterator[str]:

@@ -52,6 +52,8 @@ class LearnedPattern:
     expected: NodeTemplateSeen | None = None  # How the node was expected to look before it came.
     # It was started from another version than the group's next one.
     drifted: bool = False
+    trusted: bool = False  # Its cloud is believed once more, though the node came otherwise than it says.
+    vain: int = 0  # How often in a row that was in vain.
 
 
 @dataclass(frozen=True, slots=True)

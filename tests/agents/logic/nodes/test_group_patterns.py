@@ -16,7 +16,8 @@ from schemas.facts.nodes import NodeDetailsRemoved, NodeGroupSeen, NodeInstanceG
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved
 from schemas.names import PodName
 from schemas.outcomes import Result
-from tests.support.cluster_events import GIB, when
+from tests.support.cluster_events import GIB, START, when
+from tests.support.node_cloud import Fault, NodeCloud
 from tests.support.node_scene import CLUSTER, SIZE, ScalerRun, controller, group, instance, joined, node, pod, shape
 
 QUICK = {"unneeded_time": 20.0, "delay_after_add": 0.0, "interval": 1.0}
@@ -377,3 +378,34 @@ def test_what_the_last_node_of_a_group_got_or_lost_when_it_had_served_keeps_the_
     )
     run.run(60.0)
     assert run.grown == [("a", 0, 1)]
+
+
+def vain_growth(fault: Fault, hours: int, *, mended: int | None = None) -> tuple[list[float], NodeCloud]:
+    """The hours at which a group grows whose nodes come with a fault, until it is mended."""
+    selector = {"group": "a"} if fault is Fault.NO_LABELS else {}
+    run = ScalerRun(shape("a", cpu=3500, node_selector=selector), controller("a"), tick=60_000)
+    cloud = NodeCloud(run, group("a"))
+    cloud.breaks("a", fault, 1)
+    cloud.wait("a", "pod", only="a")
+    for hour in range(hours):
+        if hour == mended:
+            cloud.companies["a"].fault = Fault.NONE
+        cloud.go(3600)
+    grown = [(plan.at - when(START)).total_seconds() / 3600 for plan in run.of(ScaleUpPlanned)]
+    return grown, cloud
+
+
+@pytest.mark.parametrize("fault", [Fault.NO_LABELS, Fault.TAINTED])
+def test_a_group_whose_nodes_came_bad_and_would_come_sound_is_tried_again(fault: Fault) -> None:
+    grown, cloud = vain_growth(fault, 8, mended=1)
+    assert len(grown) == 2
+    assert 6 <= grown[1] < 7
+    assert not cloud.waiting
+
+
+@pytest.mark.parametrize("fault", [Fault.NO_LABELS, Fault.TAINTED])
+def test_a_group_whose_nodes_always_come_bad_is_tried_after_pauses_that_double_up_to_a_day(fault: Fault) -> None:
+    grown, cloud = vain_growth(fault, 100)
+    pauses = [later - sooner for sooner, later in pairwise(grown)]
+    assert [round(pause) for pause in pauses] == [6, 12, 24, 24, 24]
+    assert cloud.waiting
