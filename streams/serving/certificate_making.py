@@ -173,6 +173,11 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 _UNCLAIMED = Seconds(600.0)  # an authority that we do not know stays so long: another replica may show its certificate
+_MOST_FOREIGN = 8
+"""Authorities of others that are kept: those of more replicas than make certificates of their own in one round.
+
+Others may come at any pace, and each API server reads the whole bundle again whenever it changes.
+"""
 
 
 class CaBundle:
@@ -187,12 +192,21 @@ class CaBundle:
         """The wanted bundle, given the present ones. Raises BadInput for one of ours that cannot be read."""
         own = {certificate for bundle in ours for certificate in singles(bundle)}
         foreign = {certificate for bundle in there for certificate in _readable(bundle)} - own
+        if ours:
+            foreign = _newest(foreign, at)
         now = self._clock()
         self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
         kept = (
             [certificate for certificate, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
         )
         return joined([*ours, *kept], at)
+
+
+def _newest(authorities: Iterable[bytes], at: datetime) -> set[bytes]:
+    """Those that have not ended, and of these no more than we keep: all replicas keep the same."""
+    dated = {single: read(single)[0] for single in authorities}
+    unended = [single for single, authority in dated.items() if authority.not_valid_after_utc > at]
+    return set(sorted(unended, key=lambda single: (dated[single].not_valid_before_utc, single))[-_MOST_FOREIGN:])
 
 
 def _readable(bundle: bytes) -> list[bytes]:

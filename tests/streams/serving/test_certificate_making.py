@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streams.errors import BadInput
 from streams.serving import certificate_making
-from streams.serving.certificate_making import ServingCertificate, joined, self_made
+from streams.serving.certificate_making import CaBundle, ServingCertificate, joined, self_made
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("hook.ullage.svc", "127.0.0.1")
@@ -51,6 +51,19 @@ def test_joined_authorities_are_there_once_and_only_while_they_hold() -> None:
     assert joined([new.authorities, old.authorities], AT) == both
     assert joined([both], AT + timedelta(days=2)) == joined([new.authorities], AT)
     assert joined([], AT) == b""
+
+
+def test_a_bundle_keeps_the_newest_few_of_others_and_all_of_ours() -> None:
+    """Whatever comes in, and however often: it grew by one at each look, up to the 200 KB that were seen."""
+    ours = [self_made(NAMES, AT - timedelta(days=2)).authorities for _ in range(2)]
+    others = [self_made(NAMES, AT - timedelta(hours=age)).authorities for age in range(12)]
+    ended = self_made(NAMES, AT, timedelta(minutes=-1)).authorities
+    bundle, there = CaBundle(clock=lambda: 0.0), b""
+    for other in [*others, ended]:
+        there = bundle.merged([there, other], ours, AT)
+    assert set(certificate_making.singles(there)) == {*ours, *others[:8]}
+    assert CaBundle(clock=lambda: 0.0).merged([there], ours, AT) == there
+    assert len(certificate_making.read(CaBundle(clock=lambda: 0.0).merged(others, [], AT))) == 12, "nothing of ours is at stake"
 
 
 @given(st.binary(max_size=200))
