@@ -1,4 +1,4 @@
-"""Objects of a Kubernetes API server in memory: versions, conflicts, and a server that is away when told so."""
+"""Objects of a Kubernetes API server in memory: versions, conflicts, and a server that is away or refuses when told so."""
 
 import copy
 import json
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.units import Seconds
-from streams.errors import TryAgain, Unreachable
+from streams.errors import EdgeError, TryAgain, Unreachable
 
 
 class ApiObjects:
@@ -15,7 +15,11 @@ class ApiObjects:
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Any]] = {}
         self.writes = 0
+        self.asked = 0
+        """Writes that were asked for, with those that did not work."""
         self.away = False
+        self.refusal: EdgeError | None = None
+        """What each write is answered with."""
         self._version = 0
 
     def find(self, name: str) -> dict[str, Any] | None:
@@ -24,13 +28,13 @@ class ApiObjects:
         return None if found is None else json.loads(json.dumps(found))  # type: ignore[no-any-return]  # an object
 
     def create(self, name: str, body: Mapping[str, object]) -> dict[str, Any]:
-        self._look()
+        self._ask_to_write()
         if name in self.held:
             raise self._conflict(name)
         return self._write(name, body)
 
     def replace(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._look()
+        self._ask_to_write()
         if self.held[name]["metadata"]["resourceVersion"] != body["metadata"].get("resourceVersion"):
             raise self._conflict(name)
         return self._write(name, body)
@@ -50,8 +54,21 @@ class ApiObjects:
         if self.away:
             raise Unreachable(doing="asking", to="the server", answer="nobody answered", after=Seconds(1.0))
 
+    def _ask_to_write(self) -> None:
+        self.asked += 1
+        self._look()
+        if self.refusal is not None:
+            raise self.refusal
+
     def _conflict(self, name: str) -> TryAgain:
         return TryAgain(doing="writing", to=name, answer="409 the object has been modified", after=Seconds(1.0))
+
+    def change(self, name: str, by: str = "somebody", **parts: Any) -> None:
+        """Somebody else writes parts of an object."""
+        self._version += 1
+        writers = [{"manager": by, "operation": "Update", "time": "2026-01-02T00:00:00Z"}]
+        about = {**self.held[name]["metadata"], "resourceVersion": str(self._version), "managedFields": writers}
+        self.held[name] = {**self.held[name], **copy.deepcopy(parts), "metadata": about}
 
 
 def merge_patch(there: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -178,6 +178,18 @@ FIELD_MANAGER = "ullage-autoscalers"
 APPLY_PATCH = "application/apply-patch+yaml"  # the only content type of server-side apply; JSON is YAML, too
 
 
+def last_writer(there: Mapping[str, Any]) -> str:
+    """Who wrote the object last, as a part of a sentence; empty where only we did, or nobody says it."""
+    entries = [
+        entry
+        for entry in there["metadata"].get("managedFields") or ()
+        # A controller writes the status all the time, and changes nothing of what we want.
+        if entry.get("manager") != FIELD_MANAGER and entry.get("subresource") != "status"
+    ]
+    newest: Mapping[str, Any] = max(entries, key=lambda entry: str(entry.get("time") or ""), default={})
+    return f", last written by '{str(newest['manager'])[:128]}'" if newest.get("manager") else ""
+
+
 class ObjectKeeper(Protocol):
     """Code written against this port needs no server in a test."""
 

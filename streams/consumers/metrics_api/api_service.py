@@ -6,15 +6,19 @@ aggregated discovery first; others get the older documents.
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import structlog
 
+from streams.clients.kube import json_objects
 from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.errors import GiveUp
+from streams.kept_object import KeptObject
 from streams.serving import certificate_making
 from streams.serving.certificate_making import CaBundle
 
@@ -157,30 +161,40 @@ class ServedAt:
 # Nothing removes the APIService when a replica stops: a rolling update must not make the group disappear, and an autoscaler that
 # gets no answer keeps its replicas.
 class ApiServiceKeeper:
-    """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
+    """Keeps the APIService in its wanted state. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
-    def __init__(self, objects: ObjectStore, served: ServedAt) -> None:
-        self._objects, self._served, self._trust = objects, served, CaBundle()
+    def __init__(self, objects: ObjectStore, served: ServedAt, clock: Callable[[], float] = time.monotonic) -> None:
+        self._objects, self._served, self._trust = objects, served, CaBundle(clock)
+        self._kept = KeptObject("APIService", served.name, clock)
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""
         live = self._objects.find(self._served.name)
+        ours_alone = self._served.spec(certificate_making.joined(ours, at))
         if live is None:
             if self._served.own:
-                about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-                spec = self._served.spec(certificate_making.joined(ours, at))
-                body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about, "spec": spec}
-                self._objects.create(self._served.name, body)
-                _log.info("registered", api_service=self._served.name)
+                self._kept.write(ours_alone, "it was deleted", partial(self._create, ours_alone))
             return
         if not self._served.is_served_by(live):  # another adapter's: a group has one server in a cluster
             service = (live.get("spec") or {}).get("service") or {}
             answer = f"Service '{service.get('namespace', '')}/{service.get('name', '')}' serves it; a group has one server"
             raise GiveUp(doing="registering the APIService", to=self._served.name, answer=answer)
         spec = {**live["spec"], **self._wanted(live["spec"], ours, at)}
-        if spec != live["spec"]:
-            self._objects.replace(self._served.name, {**live, "spec": spec})
-            _log.info("the APIService was brought up to date", api_service=self._served.name)
+        if spec == live["spec"]:
+            self._kept.settled(ours_alone)
+            return
+        field = next(key for key, value in spec.items() if value != live["spec"].get(key))
+        self._kept.write(ours_alone, field + json_objects.last_writer(live), partial(self._replace, {**live, "spec": spec}))
+
+    def _create(self, spec: Json) -> None:
+        about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
+        body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about, "spec": spec}
+        self._objects.create(self._served.name, body)
+        _log.info("registered", api_service=self._served.name)
+
+    def _replace(self, body: Json) -> None:
+        self._objects.replace(self._served.name, body)
+        _log.info("the APIService was brought up to date", api_service=self._served.name)
 
     def _wanted(self, spec: Json, ours: Sequence[bytes], at: datetime) -> Json:
         """The parts of the spec that we set."""

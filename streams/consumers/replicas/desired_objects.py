@@ -12,7 +12,6 @@ from schemas import exact_quantity
 from schemas.decisions.replica_plans import LoadForecast
 from schemas.exact_quantity import NotAQuantityError
 from schemas.well_known_labels import METRIC_QUERY
-from streams.clients.kube.json_objects import FIELD_MANAGER
 
 Json = dict[str, Any]
 
@@ -117,10 +116,3 @@ def with_queries(live: Json, queries: Mapping[str, str]) -> Json:
     about = live["metadata"]
     annotations = {**{f"{METRIC_QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
     return {**live, "metadata": {**about, "annotations": annotations}} if queries else live
-
-
-def last_writer(there: Mapping[str, Any]) -> str:
-    """Who wrote the object last, as a part of a sentence; empty where only we did, or nobody says it."""
-    entries = [entry for entry in there["metadata"].get("managedFields") or () if entry.get("manager") != FIELD_MANAGER]
-    newest: Mapping[str, Any] = max(entries, key=lambda entry: str(entry.get("time") or ""), default={})
-    return f", last written by '{str(newest['manager'])[:128]}'" if newest.get("manager") else ""

@@ -17,14 +17,15 @@ from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import from_ms, rfc3339, to_seconds
 from schemas.well_known_labels import EHPA_UID, SCALING
+from streams.clients.kube import json_objects
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
 from streams.clients.kube.json_objects import ObjectKeeper
-from streams.consumers.executing.drift_book import DriftBook
 from streams.consumers.replicas import desired_objects, ehpa_status
 from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
+from streams.drift_book import DriftBook
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]
@@ -324,7 +325,7 @@ class _EhpaPass:
             if not difference:
                 self._drifts.settled(key, manifest)
                 return before
-            difference += desired_objects.last_writer(before)
+            difference += json_objects.last_writer(before)
         else:
             difference = "it was not there"
         if not self._may_write(kind, manifest, before, difference):

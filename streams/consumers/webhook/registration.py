@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
 
-from streams.clients.kube.json_objects import ObjectStore
-from streams.consumers.executing.drift_book import DriftBook
+from streams.clients.kube import json_objects
+from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.consumers.executing.holder_lease import micro_time, new_lease, was_faster
 from streams.errors import TryAgain
+from streams.kept_object import KeptObject
 from streams.serving import certificate_making
 from streams.serving.certificate_making import CaBundle
 
@@ -86,7 +88,7 @@ class Registrar:
 
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
-        self._clock, self._drifts, self._contended = clock, DriftBook(), ""
+        self._kept = KeptObject("MutatingWebhookConfiguration", registration.name, clock)
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
@@ -96,41 +98,28 @@ class Registrar:
             self.registered = False
             return
         there = None if live is None else live.get("webhooks") or []
-        new = wanted.webhooks(certificate_making.joined(ours, at)) if there is None else self._changed(there, ours, at)
+        ours_alone = wanted.webhooks(certificate_making.joined(ours, at))
+        new = ours_alone if there is None else self._changed(there, ours, at)
         if new == there:
-            self._drifts.settled(self._drift, new)
+            self._kept.settled(ours_alone)
             self.registered = True
             return
-        if self._left_alone(new, there):
-            return
+        what = "it was deleted" if there is None else _difference(there, new)
+        writer = "" if live is None else json_objects.last_writer(live)
+        written = self._kept.write(ours_alone, what + writer, partial(self._write, live, new))
+        # As long as the server asks us, it counts; else the Lease must not say that new pods are changed.
+        self.registered = written or (there is not None and not what.endswith(_ASKED))
+
+    def _write(self, live: Json | None, new: Sequence[dict[str, Any]]) -> None:
+        name = self._registration.name
         if live is None:
             body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
-            metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-            self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": new})
-            _log.info("registered", configuration=wanted.name)
+            metadata = {"name": name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
+            self._objects.create(name, {**body, "metadata": metadata, "webhooks": new})
+            _log.info("registered", configuration=name)
         else:
-            self._objects.replace(wanted.name, {**live, "webhooks": new})
-            _log.info("the registration was brought up to date", configuration=wanted.name)
-        self._drifts.settled(self._drift, new)
-        self.registered = True
-
-    @property
-    def _drift(self) -> tuple[str, str, str]:
-        return "", self._registration.name, "MutatingWebhookConfiguration"
-
-    def _left_alone(self, new: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]] | None) -> bool:
-        """Whether somebody else keeps changing it, so that it stays as it is for a while."""
-        now = self._clock()
-        if self._drifts.again(self._drift, new, now) <= now:
-            self._contended = ""
-            return False
-        what = "it was deleted" if there is None else _difference(there, new)
-        # As long as the server asks us, it counts; else the Lease must not say that new pods are changed.
-        self.registered = there is not None and not what.endswith(_ASKED)
-        if what != self._contended:
-            self._contended = what
-            _log.warning("somebody else keeps changing the registration", configuration=self._registration.name, what=what)
-        return True
+            self._objects.replace(name, {**live, "webhooks": new})
+            _log.info("the registration was brought up to date", configuration=name)
 
     def remove(self) -> None:
         """Delete our own configuration, so that the API server stops asking us."""

@@ -1,10 +1,13 @@
 """Our APIService: made once, kept as it is to be, and never taken from another server."""
 
 import base64
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from streams.consumers.metrics_api.api_service import CUSTOM, EXTERNAL, ApiServiceKeeper, ServedAt
 from streams.errors import GiveUp
@@ -89,3 +92,72 @@ def test_custom_metrics_have_an_api_service_of_their_own_beside_another_adapters
         "custom.metrics.k8s.io", "v1beta2", "ullage-metrics-api",
     )  # fmt: skip
     assert spec(objects)["service"]["name"] == "keda-metrics"
+
+
+def cut(objects: ApiObjects) -> None:
+    objects.change(NAME, "gitops", spec={**spec(objects), "caBundle": "", "insecureSkipTLSVerify": True})
+
+
+def inject(objects: ApiObjects) -> None:
+    """As cert-manager's injector does it."""
+    objects.change(NAME, "injector", spec={**spec(objects), "caBundle": base64.b64encode(OTHER).decode()})
+
+
+def prune(objects: ApiObjects) -> None:
+    objects.held.pop(NAME)
+
+
+@pytest.mark.parametrize(
+    ("undo", "what"),
+    [
+        (cut, "caBundle, last written by 'gitops'"),
+        (inject, "caBundle, last written by 'injector'"),
+        (prune, "it was deleted"),
+    ],
+)
+def test_where_somebody_else_insists_it_is_put_right_more_and_more_seldom_and_said(
+    objects: ApiObjects, undo: Callable[[ApiObjects], None], what: str
+) -> None:
+    """Each five seconds, for ever, and only at level info."""
+    now, writes = 0.0, list[float]()
+    keeper = ApiServiceKeeper(objects, OURS, clock=lambda: now)
+    with capture_logs() as lines:
+        while now < 6 * 3600.0:
+            before = objects.writes
+            keeper.ensure([ONE], AT + timedelta(seconds=now))
+            if objects.writes > before:
+                writes.append(now)
+                undo(objects)
+            now += 5.0
+    pauses = [later - earlier for earlier, later in pairwise(writes)]
+    assert 8 <= len(writes) <= 20
+    assert (pauses[:3], max(pauses)) == ([5.0, 5.0, 5.0], 1800.0)
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    assert {(line["kind"], line["name"], line["what"]) for line in warnings} == {("APIService", NAME, what)}
+    assert len(warnings) <= len(writes)
+
+
+def test_a_refusal_is_met_in_pauses_that_grow_and_raised_at_each_look(objects: ApiObjects) -> None:
+    """Admission control, a quota or a missing right refuses it, for hours."""
+    now, tried = 0.0, list[float]()
+    keeper = ApiServiceKeeper(objects, OURS, clock=lambda: now)
+    objects.refusal = GiveUp(doing="creating", to=NAME, answer="403 forbidden: a policy denies it")
+    while now < 3600.0:
+        before = objects.asked
+        with pytest.raises(GiveUp, match="a policy denies it"):
+            keeper.ensure([ONE], AT)
+        if objects.asked > before:
+            tried.append(now)
+        now += 5.0
+    assert tried[:7] == [0.0, 5.0, 15.0, 35.0, 75.0, 155.0, 315.0]
+    assert max(later - earlier for earlier, later in pairwise(tried)) == 300.0
+    objects.refusal, now = None, now + 300.0
+    keeper.ensure([ONE], AT)
+    assert trusted(objects) == {ONE}
+    objects.refusal = GiveUp(doing="replacing", to=NAME, answer="422 it is immutable")
+    cut(objects)
+    for then in (now, now + 5.0):  # the pause begins anew
+        before, now = objects.asked, then
+        with pytest.raises(GiveUp, match="immutable"):
+            keeper.ensure([ONE], AT)
+        assert objects.asked == before + 1

@@ -349,6 +349,9 @@ def test_who_changed_an_object_last_is_named() -> None:
     live["spec"]["maxReplicas"] = 5
     managers = [("kubectl-edit", "2026-01-05T00:00:00Z"), ("argocd-controller", "2026-01-05T01:00:00Z")]
     managers += [("ullage-autoscalers", "2026-01-05T02:00:00Z")]
-    live["metadata"]["managedFields"] = [{"manager": manager, "time": time} for manager, time in managers]
+    fields: list[dict[str, str]] = [{"manager": manager, "time": time} for manager, time in managers]
+    # Its status, of which the HPA's controller writes a new one all the time.
+    fields.append({"manager": "kube-controller-manager", "time": "2026-01-05T03:00:00Z", "subresource": "status"})
+    live["metadata"]["managedFields"] = fields
     [write] = passes.run().writes
     assert write.reason == "spec.maxReplicas was 5, last written by 'argocd-controller'"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from schemas.units import Seconds
 from streams.consumers.webhook.registration import Registrar, Registration
-from streams.errors import Unreachable
+from streams.errors import TryAgain, Unreachable
 from streams.serving import certificate_making
 from streams.serving.certificate_making import self_made
 from tests.support.api_objects import ApiObjects
@@ -114,10 +115,64 @@ def test_where_somebody_else_insists_it_is_put_right_more_and_more_seldom_and_sa
     assert 6 <= len(writes) <= 14
     assert (pauses[1], max(pauses) >= 1800.0) == (5.0, True)
     assert scene.registrar.registered is asked, "else the Lease says that new pods are changed"
-    assert what in [line["what"] for line in lines if line["log_level"] == "warning"]
+    assert {line["what"] for line in lines if line["log_level"] == "warning"} == {what}
     scene.now += 1800.0
     scene.registrar.ensure([ONE], AT)
     assert scene.registrar.registered
+
+
+def test_authorities_of_somebody_else_in_the_place_of_ours_are_a_change_as_any_other(scene: Scene) -> None:
+    """As cert-manager's injector puts them there: each was a new wish of ours, for it goes with ours for a while."""
+    writes, bundle = list[float](), base64.b64encode(OTHER).decode()
+    with capture_logs() as lines:
+        for _ in range(6 * 720):
+            before = scene.objects.writes
+            scene.registrar.ensure([ONE], AT)
+            if scene.objects.writes > before:
+                writes.append(scene.now)
+            clients = [each | {"clientConfig": SERVICE | {"caBundle": bundle}} for each in scene.webhooks]
+            scene.objects.change("ours", "injector", webhooks=clients)
+            scene.now += 5.0
+    assert len(writes) <= 20
+    assert max(later - earlier for earlier, later in pairwise(writes)) == 1800.0
+    warnings = {line["what"] for line in lines if line["log_level"] == "warning"}
+    assert warnings == {"pods.ullage.internal: clientConfig, last written by 'injector'"}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_refusal_is_met_in_pauses_that_grow_and_is_no_quarrel(there: bool) -> None:
+    scene, tried = Scene(), 0
+    if there:
+        scene.registrar.ensure([ONE], AT)
+        scene.objects.change("ours", webhooks=[])
+    scene.objects.asked, scene.objects.refusal = 0, TryAgain(doing="writing", to="ours", answer="500", after=Seconds(1.0))
+    with capture_logs() as lines:
+        for _ in range(720):
+            with pytest.raises(TryAgain, match="500"):
+                scene.registrar.ensure([ONE], AT)
+            scene.now += 5.0
+            tried += 1
+    assert tried == 720
+    assert scene.objects.asked <= 20
+    assert lines == []
+    scene.objects.refusal, scene.now = None, scene.now + 300.0
+    scene.registrar.ensure([ONE], AT)
+    assert scene.trusted == {ONE}
+
+
+def test_a_renewal_is_no_quarrel_however_often_it_comes(scene: Scene) -> None:
+    """The older authority goes each time, which nobody else has asked for."""
+    with capture_logs() as lines:
+        ours = [ONE]
+        for _ in range(8):
+            ours = [*ours, self_made(("hook",), AT).authorities]
+            scene.registrar.ensure(ours, AT)
+            ours = ours[1:]
+            for _ in range(150):
+                scene.now += 5.0
+                scene.registrar.ensure(ours, AT)
+            assert scene.trusted == set(ours)
+    assert [line for line in lines if line["log_level"] == "warning"] == []
 
 
 def test_what_a_platform_takes_out_besides_is_left_so(scene: Scene) -> None:

@@ -17,6 +17,10 @@ class _Drift:
     restored: int = 0
     last: float = float("-inf")
 
+    def lately(self, now: float) -> int:
+        """How often it was put right, unless that is long ago."""
+        return self.restored if now - self.last < _FORGOTTEN else 0
+
 
 @dataclass(slots=True)
 class DriftBook:
@@ -34,16 +38,30 @@ class DriftBook:
 
     def again(self, key: tuple[str, str, str], wanted: object, now: float) -> float:
         """When to write an object that is not as wanted; at `now` it counts as put right."""
-        drift = self._drifts.get(key[:2], {}).get(key[2])
-        # What we want ourselves is new, or was never there.
-        if drift is None or drift.wanted != _digest(wanted):
+        due = self.due(key, wanted, now)
+        if due <= now:
+            self.restored(key, wanted, now)
+        return due
+
+    def due(self, key: tuple[str, str, str], wanted: object, now: float) -> float:
+        """As `again`, but nothing counts: for a write that may be refused."""
+        drift = self._restorable(key, wanted)
+        if drift is None:
             return now
-        restored = drift.restored if now - drift.last < _FORGOTTEN else 0
+        restored = drift.lately(now)
         pause = 0.0 if restored < _AT_ONCE else min(_FIRST_PAUSE * 2.0 ** min(restored - _AT_ONCE, 10), _LONGEST_PAUSE)
-        if drift.last + pause > now:
-            return drift.last + pause
-        drift.restored, drift.last = restored + 1, now
-        return now
+        return max(drift.last + pause, now)
+
+    def restored(self, key: tuple[str, str, str], wanted: object, now: float) -> None:
+        """The object was put right."""
+        drift = self._restorable(key, wanted)
+        if drift is not None:
+            drift.restored, drift.last = drift.lately(now) + 1, now
+
+    def _restorable(self, key: tuple[str, str, str], wanted: object) -> _Drift | None:
+        """None where what we want ourselves is new, or was never there."""
+        drift = self._drifts.get(key[:2], {}).get(key[2])
+        return drift if drift is not None and drift.wanted == _digest(wanted) else None
 
     def forget(self, namespace: str, name: str) -> None:
         """Nobody wants the objects of this name any more."""
