@@ -10,22 +10,29 @@ import binascii
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import structlog
 
 from schemas.units import Seconds
-from streams.clients.kube.json_objects import ObjectStore
+from streams.clients.kube import json_objects
+from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.errors import BadInput, EdgeError
+from streams.kept_object import KeptObject
 from streams.serving import certificate_making
 from streams.serving.certificate_making import ServingCertificate
 from streams.serving.https_server import CertificateHolder
 
 _FILES = ("tls.crt", "tls.key", "ca.crt")
 """The names that Kubernetes and cert-manager give them, in folders as in Secrets."""
+_DELETED, _TAKEN = "it was deleted", "the certificate in it"
+"""What others did to a certificate of ours."""
+_WISHES = timedelta(hours=3)
+"""A deletion wishes for a new certificate when there was none for so long."""
 
 
 class CertificateSource(Protocol):
@@ -69,61 +76,113 @@ class CertificateFiles:
         return ServingCertificate(self.certificate.read_bytes(), self.key.read_bytes(), authorities)
 
 
-@dataclass(frozen=True, slots=True)
+class _OwnCertificate:
+    """A certificate of our own as this process has it. Where others take it away it is put back, and made anew only when due.
+
+    Who deletes it wishes for a new one, as where its key has become known; who deletes it again and again does not.
+    """
+
+    # One made anew each time would never be shown, as the next one comes before its authority is trusted, and each would leave
+    # its authority in the bundle.
+    def __init__(self, renewal: Renewal, kept: KeptObject) -> None:
+        self._renewal, self._kept = renewal, kept
+        self._latest: ServingCertificate | None = None
+        self._gone: datetime | None = None
+        """When we saw last that it had been deleted."""
+
+    def current(
+        self, present: ServingCertificate | None, what: str, write: Callable[[ServingCertificate], None], at: datetime
+    ) -> ServingCertificate:
+        """`present` if it is good, else ours, which is written; raises as `write`. `what` says what became of it otherwise."""
+        if self._good(present, at):
+            self._latest = present
+            self._kept.settled(present.certificate)
+            return present
+        if what == _DELETED and self._latest is not None:
+            if self._gone is None or at - self._gone >= _WISHES:
+                self._latest = None
+            self._gone = at
+        if not self._good(self._latest, at):
+            self._latest = self._renewal.make(at)
+        latest = self._latest
+        self._kept.write(latest.certificate, what, partial(write, latest))
+        return latest
+
+    def _good(self, certificate: ServingCertificate | None, at: datetime) -> TypeGuard[ServingCertificate]:
+        with suppress(BadInput):
+            return certificate is not None and self._renewal.good(certificate, at)
+        return False
+
+
+@dataclass(slots=True)
 class CertificateFolder:
-    """A certificate of our own in a folder, for one replica."""
+    """A certificate of our own in a folder, for one replica. `clock` counts real seconds."""
 
     folder: Path
     renewal: Renewal
+    clock: Callable[[], float] = time.monotonic
+    _own: _OwnCertificate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = _OwnCertificate(self.renewal, KeptObject("folder", str(self.folder), self.clock))
 
     def __str__(self) -> str:
         return f"the folder '{self.folder}'"
 
     def current(self, at: datetime) -> ServingCertificate:
-        """What is there, or a new one."""
-        # What is damaged is made anew, because it is our own.
-        with suppress(OSError, BadInput):
+        """What is there, or ours."""
+        # What is damaged is written anew, because it is our own.
+        present = None
+        with suppress(OSError):
             present = ServingCertificate(*((self.folder / name).read_bytes() for name in _FILES))
-            if self.renewal.good(present, at):
-                return present
-        made = self.renewal.make(at)
+        return self._own.current(present, _DELETED if present is None else _TAKEN, self._write, at)
+
+    def _write(self, made: ServingCertificate) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name, content in zip(_FILES, (made.certificate, made.key, made.authorities), strict=True):
             path = self.folder / name
             path.touch(mode=0o600)  # before the key is in it
             path.write_bytes(content)
-        return made
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CertificateSecret:
-    """A certificate of our own in a Secret, for any number of replicas. `labels` go on the Secret when it is made."""
+    """A certificate of our own in a Secret, for any number of replicas. `labels` go on the Secret when it is made.
+
+    `clock` counts real seconds.
+    """
 
     objects: ObjectStore
     name: str
     renewal: Renewal
     labels: Sequence[tuple[str, str]] = ()
+    clock: Callable[[], float] = time.monotonic
+    _own: _OwnCertificate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = _OwnCertificate(self.renewal, KeptObject("Secret", self.name, self.clock))
 
     def __str__(self) -> str:
         return f"the Secret '{self.name}'"
 
     def current(self, at: datetime) -> ServingCertificate:
-        """What is there, or a new one."""
+        """What is there, or ours."""
         secret = self.objects.find(self.name)
         if secret is None:
-            made = self.renewal.make(at)
-            metadata = {"name": self.name, "labels": dict(self.labels)}
-            body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}
-            self.objects.create(self.name, {**body, "data": _encoded(made)})
-            return made
+            return self._own.current(None, _DELETED, self._create, at)
+        present = None
         with suppress(BadInput):
             present = _decoded(secret.get("data") or {})
-            if self.renewal.good(present, at):
-                return present
-        made = self.renewal.make(at)
         # Two replicas may do this at one time: the server takes one of the two, and the other replica reads that the next time.
+        return self._own.current(present, _TAKEN + json_objects.last_writer(secret), partial(self._replace, secret), at)
+
+    def _create(self, made: ServingCertificate) -> None:
+        metadata = {"name": self.name, "labels": dict(self.labels)}
+        body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}
+        self.objects.create(self.name, {**body, "data": _encoded(made)})
+
+    def _replace(self, secret: Json, made: ServingCertificate) -> None:
         self.objects.replace(self.name, {**secret, "data": {**(secret.get("data") or {}), **_encoded(made)}})
-        return made
 
 
 def _encoded(made: ServingCertificate) -> dict[str, str]:
