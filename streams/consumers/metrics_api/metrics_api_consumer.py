@@ -112,6 +112,7 @@ class MetricsApiConsumer:
         self._limits, self._every = limits or ServerLimits(), every
         self._trusted_at: datetime | None = None
         self._faults: dict[str, str] = {}
+        self._said: dict[str, str] = {}
         self._server: HttpsServer | None = None
         self.port = 0
 
@@ -165,11 +166,13 @@ class MetricsApiConsumer:
         self._parts.keeper.trusted()
 
     def _attempt(self, what: str, action: Callable[[], None]) -> None:
-        """What fails is logged once, and tried again in the next round."""
+        """What fails is tried again in the next round, and logged when the answer is another than before."""
         try:
             action()
             self._faults.pop(what, None)
+            self._said.pop(what, None)
         except (EdgeError, BadInput) as error:
-            if what not in self._faults and not isinstance(error, Unreachable):  # the process logs that
-                _log.warning("the metrics API could not keep something up", what=what, error=str(error))
-            self._faults[what] = str(error)
+            self._faults[what] = text = str(error)
+            if text != self._said.get(what) and not isinstance(error, Unreachable):  # the process logs that
+                _log.warning("the metrics API could not keep something up", what=what, error=text)
+                self._said[what] = text

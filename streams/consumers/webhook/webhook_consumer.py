@@ -33,7 +33,7 @@ from streams.consumers.webhook.controller_lookups import (
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import Registrar, StatusLease
 from streams.consumers.webhook.review_interface import FoundOwner, Review, UnknownOwner
-from streams.errors import BadInput, EdgeError, Unreachable
+from streams.errors import BadInput, EdgeError, GiveUp, Unreachable
 from streams.own_faults import OwnFaults
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import (
@@ -100,7 +100,7 @@ class WebhookConsumer:
     def __init__(self, parts: Parts, serving: Serving, now: Callable[[], datetime]) -> None:
         self._parts, self._serving, self._now = parts, serving, now
         self._admission = Admission(parts.view, parts.outcomes, parts.watcher)
-        self._fault, self._faults = "", OwnFaults("webhook", MOST_FAULTS)
+        self._fault, self._said, self._faults = "", "", OwnFaults("webhook", MOST_FAULTS)
         self._signed = parts.lease is None
         self.port = 0
 
@@ -145,19 +145,30 @@ class WebhookConsumer:
 
     def _round(self) -> None:
         """Look after certificate, registration and Lease. What fails is tried again in the next round."""
-        parts, at = self._parts, self._now()
-        parts.keeper.look(at)
+        at = self._now()
+        self._parts.keeper.look(at)
         try:
-            if parts.registrar is not None:
-                parts.registrar.ensure(parts.keeper.authorities(), at)
-            parts.keeper.trusted()
-            if parts.lease is not None and not self._speechless():
-                self._signed = parts.lease.renew(at) or self._signed
-            self._fault = ""
+            self._keep_up(at)
+            self._fault = self._said = ""
         except (EdgeError, BadInput) as error:
-            if not self._fault and not isinstance(error, Unreachable):  # that nobody answers is said for the whole process
-                _log.warning("the registration or the status lease could not be kept up", error=str(error))
             self._fault = str(error)
+            if self._fault != self._said and not isinstance(error, Unreachable):  # that is said for the whole process
+                _log.warning("the registration or the status lease could not be kept up", error=self._fault)
+                self._said = self._fault
+
+    def _keep_up(self, at: datetime) -> None:
+        """Look after registration and Lease. Raises EdgeError and BadInput."""
+        parts = self._parts
+        if parts.registrar is not None:
+            parts.registrar.ensure(parts.keeper.authorities(), at)
+        parts.keeper.trusted()
+        if parts.lease is None:
+            return
+        if parts.registrar is not None and not parts.registrar.registered:
+            # It would say that new pods are changed.
+            raise GiveUp(doing="renewing", to="the status lease", answer="the API server does not ask us, as the registration is")
+        if not self._speechless():
+            self._signed = parts.lease.renew(at) or self._signed
 
     def _leave(self) -> None:
         """Sign off; the last replica deletes the registration."""
