@@ -35,7 +35,9 @@ AdvisedAmounts = Sequence[float]
 
 _OWN = ("own_cpu", "own_memory", "own_limit")
 _TARGET_CPU, _TARGET_MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
-_NUMBERS = (*_OWN, "cpu", "memory", "reached", "own_over", "over", "restarts", "alive", "changes")
+_COUNTED = ("own_over", "over", "restarts", "alive", "changes")
+"""Columns that begin at 0; the others are not set at first."""
+_NUMBERS = (*_OWN, "cpu", "memory", "reached", *_COUNTED)
 _REMEMBERED = 256
 _FIRST_ROWS = 256
 
@@ -238,7 +240,7 @@ class RecordedContainers:
         self._subject[row] = subject = self._number((workload, container))
         advice = self._advice[subject]
         self.columns["cpu"][row], self.columns["memory"][row] = advice[_TARGET_CPU], advice[_TARGET_MEMORY]
-        for name in ("own_over", "over", "restarts", "alive", "changes"):
+        for name in _COUNTED:
             self.columns[name][row] = 0.0
 
     def _grow(self) -> None:

@@ -67,8 +67,7 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     where, namespace = pod.workload.cluster, pod.pod.namespace
     if pattern := _matching(settings.protected_namespaces, namespace):
         return f"namespace '{namespace}' is protected by the setting '{pattern}'"
-    marks = metadata.get(update_facts.metadata_key(where, NAMESPACE, namespace, namespace))
-    if marks is not None and marks.annotations.get(PROTECTED) == "true" and not cluster.upstream_for_all:
+    if _annotated(PROTECTED, candidate, cluster):
         return f"namespace '{namespace}' is protected by its annotation '{PROTECTED}=true'"
     for kind, names in PROTECTORS.items() if settings.protected_labels else ():
         for name in names(pod):
@@ -77,6 +76,14 @@ def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
                 if _matching(settings.protected_labels, f"{kind}:{label}"):
                     return f"the pod's {kind} '{name}' is protected by its label '{label}'"
     return None
+
+
+def _annotated(annotation: str, candidate: Candidate, cluster: ClusterSituation) -> bool:
+    """Whether an annotation of the pod's namespace is `true`, and a guard of ours may hold the pod back for it."""
+    pod = candidate.situation.pod.fact
+    key = update_facts.metadata_key(pod.workload.cluster, NAMESPACE, pod.pod.namespace, pod.pod.namespace)
+    marks = cluster.constraints.metadata.get(key)
+    return marks is not None and marks.annotations.get(annotation) == "true" and not cluster.upstream_for_all
 
 
 def _matching(patterns: str, text: str) -> str:

@@ -6,7 +6,7 @@ Chance is a number from the caller, so that the choice can be repeated.
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -272,15 +272,12 @@ def keep(
     expander: Expander, options: list[ExpanderOption], around: ExpanderContext, events: list[tuple[str, str]]
 ) -> list[ExpanderOption]:
     """The options that one expander keeps."""
-    if expander is Expander.MOST_PODS:
-        most = max((option.pods for option in options), default=0)
-        return [option for option in options if option.pods == most]
+    if expander in _SCORES:
+        return _lowest(options, [_SCORES[expander](option) for option in options])
     if expander is Expander.LEAST_NODES:
         some = [option for option in options if option.nodes > 0]
         least = min((option.nodes for option in some), default=0)
         return [option for option in some if option.nodes == least]
-    if expander is Expander.LEAST_WASTE:
-        return _lowest(options, [waste(option) for option in options])
     if expander is Expander.PRICE:
         return _cheapest(options, around)
     if expander is Expander.GRPC:
@@ -327,6 +324,13 @@ def _idle(available: int, wanted: int) -> float:
         return left / available
     # Go's division by zero, of which Python makes an error.
     return math.nan if not left else math.copysign(math.inf, left)
+
+
+_SCORES: Mapping[Expander, Callable[[ExpanderOption], float]] = {
+    Expander.MOST_PODS: lambda option: -option.pods,
+    Expander.LEAST_WASTE: waste,
+}
+"""The expanders that keep the options with the lowest score."""
 
 
 def _lowest(options: list[ExpanderOption], scores: list[float]) -> list[ExpanderOption]:
