@@ -59,12 +59,18 @@ def status(command: CommandingObject, at: datetime, *, in_force: bool, message: 
     return {"observedGeneration": command.metadata.generation, "conditions": [condition]}
 
 
+STATUS_MANAGER = "ullage-commands"
+"""The field manager of the statuses."""
+
+
 def _merge_status(api: Api, path: str, kind: str, command: CommandingObject, status: Json) -> None:
     """Merge this into the status of the object at `path`. Raises Unreachable, TryAgain and GiveUp."""
     name = command.metadata.name
     # The server refuses a patch with the uid of another object, so that a successor of the same name gets no foreign status.
     body = {"metadata": {"uid": command.metadata.uid}, "status": status}
-    request = ApiRequest(f"{path}/status", f"writing the status of {kind}", name, "PATCH", body, MERGE_PATCH)
+    request = ApiRequest(
+        f"{path}/status?fieldManager={STATUS_MANAGER}", f"writing the status of {kind}", name, "PATCH", body, MERGE_PATCH
+    )
     accepted_body(api.send(request), request)
 
 

@@ -26,6 +26,7 @@ from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
 from streams.sources.kube.publish.publisher import SubjectPublisher, signed
+from streams.sources.kube.publish.status_writes import Answer, StatusWrites
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
@@ -52,6 +53,7 @@ class ClusterControlPublisher(SubjectPublisher):
 
     def __init__(self, context: LogContext, door: ControlDoor) -> None:
         self._cluster, self._operator, self._door = context.cluster, OperatorLog(context), door
+        self._statuses = StatusWrites(CONTROL_KIND, door.write_status)
         self._partition = context.cluster_partition("control")[1]
         self._objects: dict[str, ControlObject] = {}
         self._unread: set[str] = set()
@@ -83,6 +85,7 @@ class ClusterControlPublisher(SubjectPublisher):
             self._objects.pop(gone.name, None)
             self._unread.discard(gone.name)
             self._due.discard(gone.name)
+            self._statuses.forget(gone)
 
     def unread(self, unread: ObjectUnread) -> None:
         """What it said stays in force, and commands that it refuses stay refused."""
@@ -113,29 +116,31 @@ class ClusterControlPublisher(SubjectPublisher):
     def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
         """Undo what others wrote while the object exists."""
         # `ullage mode` refuses then, but it may have read the log before the object was there.
-        if NAME in self._objects and self._retry is None:
+        if self._objects and self._retry is None:
             try:
                 self._last = self._operator.control(self._cluster)
             except LogUnavailable:
                 return  # the process says so, and the next minute tries again
-            self._due.add(NAME)
+            self._due.update(self._objects)
 
     def _obey(self, control: ControlObject, at: datetime) -> None:
-        applied = commanding_objects.applied(control)
+        generation, applied = control.metadata.generation, commanding_objects.applied(control)
+        shown = applied.observed_generation, applied.status == "True", applied.message
         try:
             wanted = signed(self._wanted(control, at), self._mirrored)
         except (ValueError, BadInput) as fault:
-            message = str(fault)[:1000]
-            # Only if it says something else, because each write comes back as a change of the object.
-            if (applied.status, applied.message, applied.observed_generation) != ("False", message, control.metadata.generation):
-                self._door.write_status(control, commanding_objects.status(control, at, in_force=False, message=message))
+            self._answer(control, shown, (generation, False, str(fault)[:1000]), at)
             return
         same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
-        if same and (applied.status, applied.observed_generation) == ("True", control.metadata.generation):
+        if same and shown[:2] == (generation, True):
             return
         place = self._place if same and self._place is not None else self._publish(wanted)
-        message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
-        self._door.write_status(control, commanding_objects.status(control, at, in_force=True, message=message))
+        self._answer(control, shown, (generation, True, f"in force from {place.topic}:{place.partition}:{place.offset} on"), at)
+
+    def _answer(self, control: ControlObject, shown: Answer, answer: Answer, at: datetime) -> None:
+        """Say in the status what became of the object, unless it says so."""
+        if shown != answer:
+            self._statuses.write(control, answer, at)
 
     def _wanted(self, item: ControlObject, at: datetime) -> ControlChanged:
         """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""

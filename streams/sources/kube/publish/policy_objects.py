@@ -37,6 +37,7 @@ from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import policy_fields
 from streams.sources.kube.publish.policy_fields import member
 from streams.sources.kube.publish.publisher import SubjectPublisher, signed
+from streams.sources.kube.publish.status_writes import Answer, StatusWrites
 from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
@@ -55,10 +56,6 @@ class PolicyDoor:
 
     write_status: Callable[[PolicyObject, Json], None]
     guards_fault: Callable[[Mapping[str, bool | int | float | str]], str | None]
-
-
-_Answer = tuple[int, bool, str]
-"""What a status says: of which generation, whether that is in force, and the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,7 @@ class PolicyObjectPublisher(SubjectPublisher):
 
     def __init__(self, context: LogContext, door: PolicyDoor, namespaces: tuple[str, ...] = ()) -> None:
         self._context, self._operator, self._door = context, OperatorLog(context), door
+        self._statuses = StatusWrites(POLICY_KIND, door.write_status)
         self._namespaces = frozenset(namespaces)
         self._objects: dict[tuple[str, str], _Mirrored] = {}
         self._unread: set[str] = set()
@@ -100,7 +98,7 @@ class PolicyObjectPublisher(SubjectPublisher):
         self._in_force: dict[str, VerticalPolicyChanged] = {}
         self._mirrored: dict[str, VerticalPolicyChanged] = {}
         """By object: the last record of what it says."""
-        self._said: dict[str, _Answer] = {}
+        self._said: dict[str, Answer] = {}
         """By uid: what the status says, also before the watch shows it."""
         self._echoed: set[str] = set()
         """The uids whose status the watch has shown as it was written here."""
@@ -133,6 +131,7 @@ class PolicyObjectPublisher(SubjectPublisher):
             self._objects.pop((gone.namespace, gone.name), None)
             self._unread.discard(through := f"{POLICY_KIND}/{gone.namespace}/{gone.name}")
             self._said.pop(gone.uid, None)
+            self._statuses.forget(gone)
             self._echoed.discard(gone.uid)
             self._mirrored.pop(through, None)
             self._due = True
@@ -240,14 +239,12 @@ class PolicyObjectPublisher(SubjectPublisher):
             return
         if self._said[uid] == answer:
             return
-        status = commanding_objects.status(mirror.item, at, in_force=answer[1], message=answer[2])
         try:
-            self._door.write_status(mirror.item, status)
+            if self._statuses.write(mirror.item, answer, at):
+                self._said[uid] = answer
+                self._echoed.discard(uid)
         except EdgeError as error:
             self._wait(at, mirror.through, error)
-        else:
-            self._said[uid] = answer
-            self._echoed.discard(uid)
 
     def _wait(self, at: datetime, what: str, error: Exception) -> None:
         self._retry, self._due = at + RETRY, True
@@ -292,7 +289,7 @@ class PolicyObjectPublisher(SubjectPublisher):
         return GuardOverrides(**dict[str, Any](overrides))
 
 
-def _shown(item: PolicyObject) -> _Answer:
+def _shown(item: PolicyObject) -> Answer:
     applied = commanding_objects.applied(item)
     return applied.observed_generation, applied.status == "True", applied.message
 

@@ -216,7 +216,7 @@ def test_while_the_log_or_the_cluster_is_away_the_object_waits_and_is_tried_agai
     scene.later(timedelta(seconds=10))
     assert (in_force(scene).mode, cluster.written) == (Mode.PLAN, [])
     cluster.away = False
-    scene.later(timedelta(seconds=10))
+    scene.later(timedelta(minutes=1))
     assert cluster.said()[0] == "True"
 
 
@@ -228,5 +228,5 @@ def test_while_its_status_cannot_be_written_what_it_says_is_published_once(scene
         scene.later(timedelta(seconds=10))
     assert (records(scene), cluster.written) == (1, [])
     cluster.away = False
-    scene.later(timedelta(seconds=10))
+    scene.later(timedelta(minutes=1))
     assert cluster.said() == ("True", f"in force from ullage.control.v1:{scene.topics.partition_of('real')}:0 on")
