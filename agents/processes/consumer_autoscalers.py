@@ -25,7 +25,8 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.desired_objects import Json, WantedObject
-from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
+from streams.consumers.replicas.pass_objects import ReplicaClients
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 

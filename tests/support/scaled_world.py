@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streams.clients.kube.controllers import ControllerKey, FoundScale
-from streams.consumers.replicas.ehpa_reconciler import ReplicaClients
+from streams.consumers.replicas.pass_objects import ReplicaClients
 from streams.log.log_port import NewRecord, Place
 from streams.log.memory_log import MemoryLog
 from tests.support.api_objects import merge_patch

@@ -33,7 +33,8 @@ from streams.consumers.metrics_api.metrics_api_consumer import MetricsView
 from streams.consumers.metrics_api.metrics_endpoint import FrontProxyTrust, MetricsEndpoint
 from streams.consumers.replicas import scale_subresource as scaling
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
-from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
+from streams.consumers.replicas.pass_objects import ReplicaClients
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext

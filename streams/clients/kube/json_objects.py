@@ -179,15 +179,18 @@ APPLY_PATCH = "application/apply-patch+yaml"  # the only content type of server-
 
 
 def last_writer(there: Mapping[str, Any]) -> str:
-    """Who wrote the object last, as a part of a sentence; empty where only we did, or nobody says it."""
-    entries = [
-        entry
-        for entry in there["metadata"].get("managedFields") or ()
-        # A controller writes the status all the time, and changes nothing of what we want.
-        if entry.get("manager") != FIELD_MANAGER and entry.get("subresource") != "status"
-    ]
-    newest: Mapping[str, Any] = max(entries, key=lambda entry: str(entry.get("time") or ""), default={})
-    return f", last written by '{str(newest['manager'])[:128]}'" if newest.get("manager") else ""
+    """Who wrote the object last but for its status, as a part of a sentence; empty where only we did, or nobody says it."""
+    manager = last_manager(there)
+    return f", last written by '{manager}'" if manager not in ("", FIELD_MANAGER) else ""
+
+
+def last_manager(there: Mapping[str, Any], subresource: str = "") -> str:
+    """The field manager that wrote this part of an object last: ours only where there is no other; empty if nobody says it."""
+    entries = [entry for entry in there["metadata"].get("managedFields") or () if entry.get("subresource", "") == subresource]
+    newest: Mapping[str, Any] = max(
+        entries, key=lambda entry: (entry.get("manager") != FIELD_MANAGER, str(entry.get("time") or "")), default={}
+    )
+    return str(newest.get("manager") or "")[:128]
 
 
 class ObjectKeeper(Protocol):

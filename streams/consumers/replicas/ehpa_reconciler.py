@@ -5,9 +5,8 @@ over. It never touches an object that has the expected name but another owner. W
 status, which gives the reason.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 import yaml
@@ -20,10 +19,10 @@ from schemas.well_known_labels import EHPA_UID, SCALING
 from streams.clients.kube import json_objects
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.event_recorder import RecordEvent, record_nothing
-from streams.clients.kube.json_objects import ObjectKeeper
 from streams.consumers.replicas import desired_objects, ehpa_status
 from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
+from streams.consumers.replicas.pass_objects import PassClients, PassMemory, PassObjects, ReplicaClients
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.drift_book import DriftBook
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
@@ -43,40 +42,6 @@ _SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 """Kinds whose scale is in the log, so that the forecaster can plan their replicas."""
 
 
-class Scales(Protocol):
-    """Reads and sets scales."""
-
-    def find(self, key: ControllerKey) -> FoundScale | None:
-        """The scale; None if the object has none or does not exist."""
-
-
-class PodLists(Protocol):
-    """Lists pods."""
-
-    def selected(self, namespace: str, selector: str) -> Sequence[Json]:
-        """The pods that match a selector, given as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaClients:
-    """The objects that a pass reads and writes."""
-
-    ehpas: ObjectKeeper
-    hpas: ObjectKeeper
-    tsps: ObjectKeeper
-    substitutes: ObjectKeeper
-    scales: Scales
-    pods: PodLists
-
-
-@dataclass(slots=True)
-class _PassMemory:
-    """What later passes need: why current metrics cannot be shown, by the EHPA's namespace and name, and what drifted."""
-
-    unshown: dict[str, str] = field(default_factory=dict)
-    drifts: DriftBook = field(default_factory=DriftBook)
-
-
 class _Stop(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -88,17 +53,18 @@ class EhpaReconciler:
 
     def __init__(self, clients: ReplicaClients, generator: ObjectGenerator, record: RecordEvent = record_nothing) -> None:
         self._clients, self._generator, self._events = clients, generator, EhpaEvents(record)
-        self._memory = _PassMemory()
+        self._memory = PassMemory()
 
     def run_pass(self, order: PassOrder) -> PassReport:
         """One pass. Raises TryAgain and GiveUp if it cannot read the EHPA or its target, or cannot write the status."""
         live = self._clients.ehpas.find(order.namespace, order.name)
         if live is None or live["metadata"].get("deletionTimestamp"):
-            self._memory.unshown.pop(f"{order.namespace}/{order.name}", None)
             self._events.forget(order)
-            self._memory.drifts.forget(order.namespace, f"ehpa-{order.name}")
+            for name in (order.name, f"ehpa-{order.name}"):
+                self._memory.forget(order.namespace, name)
             return PassReport()
-        work = _EhpaPass(self._clients, self._generator, order, live, self._memory)
+        clients = self._clients.for_pass(self._memory, live, order.at)
+        work = _EhpaPass(clients, self._generator, order, live, self._memory.drifts)
         with self._events.told(order, work.report):
             work.run()
         return work.report
@@ -106,18 +72,18 @@ class EhpaReconciler:
     def write_prediction(self, order: PassOrder) -> None:
         """Write the status of a TimeSeriesPrediction that belongs to no EHPA. Raises TryAgain and GiveUp."""
         live = self._clients.tsps.find(order.namespace, order.name)
-        if live is not None:
-            forecast = order.forecast
-            fits = forecast is not None and not forecast.withdrawn and forecast.uid == live["metadata"]["uid"]
-            ehpa_status.write_forecasts(self._clients.tsps, self._generator, live, order, forecast if fits else None)
+        if live is None:
+            self._memory.forget(order.namespace, order.name)
+            return
+        forecast = order.forecast
+        fits = forecast is not None and not forecast.withdrawn and forecast.uid == live["metadata"]["uid"]
+        tsps = self._clients.for_pass(self._memory, live, order.at).tsps
+        ehpa_status.write_forecasts(tsps, self._generator, live, order, forecast if fits else None)
 
 
 class _EhpaPass:
-    def __init__(
-        self, clients: ReplicaClients, generator: ObjectGenerator, order: PassOrder, live: Json, memory: _PassMemory
-    ) -> None:
-        self._clients, self._generator, self._order, self._live = clients, generator, order, live
-        self._unshown, self._drifts = memory.unshown, memory.drifts
+    def __init__(self, clients: PassClients, generator: ObjectGenerator, order: PassOrder, live: Json, drifts: DriftBook) -> None:
+        self._clients, self._generator, self._order, self._live, self._drifts = clients, generator, order, live, drifts
         about = live["metadata"]
         self._uid, self._child = str(about["uid"]), f"ehpa-{about['name']}"
         self._spec: Json = live.get("spec") or {}
@@ -135,22 +101,21 @@ class _EhpaPass:
         except _Stop as stop:
             self._result.not_ready = stop.not_ready
             self.report.failed(stop.not_ready.reason, stop.__cause__ or stop)
-        status = ehpa_status.desired_status(self._live.get("status") or {}, self._result, self._order.at)
-        if status != (self._live.get("status") or {}):
-            try:
-                self._clients.ehpas.merge(
-                    self._order.namespace, self._order.name, {"status": ehpa_status.replacing(status)}, part="status"
-                )
-            except EdgeError as error:
-                self.report.failed("FailedUpdateStatus", error)
-                raise
+        before = self._live.get("status") or {}
+        status = ehpa_status.desired_status(before, self._result, self._order.at)
+        replacing = None if status == before else ehpa_status.replacing(status)
+        try:
+            self._clients.ehpas.show_status(self._live, replacing, ehpa_status.news(self._result, self._order.at))
+        except EdgeError as error:
+            self.report.failed("FailedUpdateStatus", error)
+            raise
 
     def _steps(self) -> None:
         if self._order.unsupported and (self._order.rival or not self._is_direct):
             self._leave_as_it_is()
         if self._order.rival:
             if self._order.objection is None:  # of a workload that two HPAs name, Kubernetes scales it by neither
-                self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
+                self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas))
             self._result.nothing = self._order.objection is None
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
@@ -171,7 +136,7 @@ class _EhpaPass:
         self._try("FailedReconcilePrediction", self._prediction)
         self._try("FailedReconcileHPA", lambda: self._hpa(scale, direct=direct))
         if not preview or direct:
-            self._try("FailedReconcileSubstitute", lambda: self._remove(self._clients.substitutes, "Substitute"))
+            self._try("FailedReconcileSubstitute", lambda: self._remove(self._clients.substitutes))
         self._show_metrics()
         if direct or (preview and self._spec.get("specificReplicas") is not None):
             self._scaling(scale, direct=direct)
@@ -180,7 +145,7 @@ class _EhpaPass:
         """Nobody can carry the EHPA out, so it scales nothing: an HPA that follows from an earlier version of it goes on."""
         # Unless another EHPA names the target, too: of a workload that two HPAs name, Kubernetes scales it by neither.
         if self._order.contested and self._order.objection is None:
-            self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
+            self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas))
         self._look_only()
         raise _Stop("Unsupported", self._order.unsupported)
 
@@ -262,27 +227,27 @@ class _EhpaPass:
         """Show what the HPA proposed, then reset the Substitute to the actual replicas."""
         keeper, namespace = self._clients.substitutes, self._order.namespace
         manifest = self._generator.substitute(self._live)
-        live = self._apply(keeper, "Substitute", manifest)
+        live = self._apply(keeper, manifest)
         # The HPA writes `spec.replicas` of the Substitute; for one round the status shows that proposal, as upstream does.
         proposed = (live.get("spec") or {}).get("replicas")
         if proposed is None:
             live = keeper.merge(namespace, self._child, {"spec": {"replicas": scale.replicas}})
             proposed = scale.replicas
         status = {"labelSelector": scale.selector, "replicas": proposed}
-        if live.get("status") != status:
-            keeper.merge(namespace, self._child, {"status": status}, part="status")
+        # A proposal and the actual replicas follow one another here, so the replicas are no news.
+        keeper.show_status(live, None if live.get("status") == status else status, scale.selector)
         if proposed != scale.there:
             keeper.merge(namespace, self._child, {"spec": {"replicas": scale.there}})
 
     def _prediction(self) -> None:
         wanted = self._generator.tsp(desired_objects.with_queries(self._live, self._order.queries))
         if wanted is None:
-            self._remove(self._clients.tsps, "TimeSeriesPrediction")
+            self._remove(self._clients.tsps)
             return
         if wanted.manifest is None:
             raise GiveUp(doing="making", to=f"TimeSeriesPrediction '{self._child}'", answer=wanted.why_not)
         self._result.left_out += wanted.left_out
-        live = self._apply(self._clients.tsps, "TimeSeriesPrediction", wanted.manifest)
+        live = self._apply(self._clients.tsps, wanted.manifest)
         self._result.prediction = ehpa_status.write_forecasts(
             self._clients.tsps, self._generator, live, self._order, self._forecast
         )
@@ -294,7 +259,7 @@ class _EhpaPass:
 
     def _hpa(self, scale: FoundScale, *, direct: bool) -> None:
         if direct:
-            self._remove(self._clients.hpas, "HorizontalPodAutoscaler")
+            self._remove(self._clients.hpas)
             self._result.left_out += self._generator.cron_faults(self._live, to_seconds(self._order.at))
             return
         pods = (
@@ -304,7 +269,7 @@ class _EhpaPass:
         self._result.left_out += wanted.left_out
         if wanted.manifest is None:
             raise GiveUp(doing="making", to=f"HorizontalPodAutoscaler '{self._child}'", answer=wanted.why_not)
-        live = self._apply(self._clients.hpas, "HorizontalPodAutoscaler", wanted.manifest)
+        live = self._apply(self._clients.hpas, wanted.manifest)
         # Server-side apply keeps what others added, and an addition to the behaviour changes what the autoscaler does.
         foreign = desired_objects.foreign_behavior(live, wanted.manifest)
         kind, drift = "HorizontalPodAutoscaler", "spec.behavior said more"
@@ -313,9 +278,10 @@ class _EhpaPass:
             self._wrote(kind, ObjectChange.UPDATED, live, drift)
         self._result.hpa = live
 
-    def _apply(self, keeper: ObjectKeeper, kind: str, manifest: Mapping[str, Any]) -> Json:
+    def _apply(self, keeper: PassObjects, manifest: Mapping[str, Any]) -> Json:
         """Bring the object into its desired state. Raises GiveUp if it is not ours, and whatever the API raises."""
-        before, key = keeper.find(self._order.namespace, self._child), (self._order.namespace, self._child, kind)
+        before, kind = keeper.find(self._order.namespace, self._child), keeper.kind
+        key = self._order.namespace, self._child, kind
         if before is not None:
             if not self._is_ours(before):
                 raise GiveUp(
@@ -355,13 +321,13 @@ class _EhpaPass:
             raise self._left_changed
         return False
 
-    def _remove(self, keeper: ObjectKeeper, kind: str) -> None:
+    def _remove(self, keeper: PassObjects) -> None:
         """Delete an object of ours that the EHPA, as it is now, does not want."""
         live = keeper.find(self._order.namespace, self._child)
         if live is None or not self._is_ours(live) or live["metadata"].get("deletionTimestamp"):
             return
         if keeper.delete(self._order.namespace, self._child, str(live["metadata"]["uid"])):
-            self._wrote(kind, ObjectChange.DELETED, live, "the EHPA does not want it any more")
+            self._wrote(keeper.kind, ObjectChange.DELETED, live, "the EHPA does not want it any more")
 
     def _is_ours(self, live: Mapping[str, Any]) -> bool:
         """Whether the object has this EHPA's label, or is owned by it."""
@@ -375,24 +341,16 @@ class _EhpaPass:
         self.report.writes.append(ObjectWrite(kind, self._child, change, version, reason))
 
     def _show_metrics(self) -> None:
-        """Show the HPA's current metrics in an annotation of the EHPA. A failure is only logged, once; a later pass retries."""
+        """Show the HPA's current metrics in an annotation of the EHPA. The status is written though that is refused."""
         metrics = ((self._result.hpa or {}).get("status") or {}).get("currentMetrics")
         if not metrics:
             return
         text = yaml.safe_dump(metrics, sort_keys=True)
         if len(text) > _LONGEST_METRICS:
             return
-        if (self._live["metadata"].get("annotations") or {}).get(CURRENT_METRICS) != text:
-            patch = {"metadata": {"annotations": {CURRENT_METRICS: text}}}
-            name = f"{self._order.namespace}/{self._order.name}"
-            try:
-                self._clients.ehpas.merge(self._order.namespace, self._order.name, patch)
-            except Unreachable:
-                raise
-            except EdgeError as error:
-                if self._unshown.get(name) != str(error):
-                    _log.warning("current metrics cannot be shown", ehpa=name, error=str(error))
-                self._unshown[name] = str(error)
-                return
-            if self._unshown.pop(name, None) is not None:
-                _log.info("current metrics are shown again", ehpa=name)
+        try:
+            self._clients.ehpas.annotate(self._live, CURRENT_METRICS, text)
+        except Unreachable:
+            raise
+        except EdgeError:
+            return  # the log has a warning of it, and a later pass tries again

@@ -19,8 +19,8 @@ from schemas.outcomes import ActionFinished, ObjectChange, Result
 from schemas.times import to_seconds
 from schemas.units import counted
 from streams.clients.kube.event_recorder import ObjectEvent, RecordEvent, try_to_record
-from streams.clients.kube.json_objects import ObjectKeeper
 from streams.consumers.replicas.desired_objects import ObjectGenerator
+from streams.consumers.replicas.pass_objects import PassObjects
 from streams.consumers.replicas.pass_order import PassOrder, PassReport, ScalingDecision
 from streams.errors import EdgeError, Unreachable
 
@@ -136,19 +136,25 @@ def replacing(status: Json) -> Json:
     return {**dict.fromkeys(("expectReplicas", "currentReplicas", "lastScaleTime")), **status}
 
 
+def news(findings: EhpaFindings, at: datetime) -> tuple[object, ...]:
+    """What of a status is worth a write at once, whoever sets it back: no times, and no texts, which may have numbers in them."""
+    status = desired_status({}, findings, at)
+    turns = [(condition["type"], condition["status"], condition["reason"]) for condition in status["conditions"]]
+    return status.get("expectReplicas"), status.get("currentReplicas"), turns
+
+
 def write_forecasts(
-    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
+    tsps: PassObjects, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
 ) -> Json | None:
     """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready."""
     before, now = live.get("status") or {}, to_seconds(order.at)
     forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
-    same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
+    readiness = _readiness(forecasts)
+    same = _readiness(before.get("predictionMetrics") or ()) == readiness
     # Once in a window for the forecasts' sake, as upstream does, and not with each new forecast.
-    if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(ready_condition(live)) != _meaning(condition):
-        status = tsp_status(before, forecasts, condition, order.at)
-        about = live["metadata"]
-        live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
-    return ready_condition(live)
+    new = not same or (forecasts and generator.is_outdated(live, now)) or _meaning(ready_condition(live)) != _meaning(condition)
+    status = tsp_status(before, forecasts, condition, order.at) if new else None
+    return ready_condition(tsps.show_status(live, status, (sorted(readiness), condition["status"], condition["reason"])))
 
 
 def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:

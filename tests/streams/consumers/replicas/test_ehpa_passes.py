@@ -249,9 +249,10 @@ def test_that_current_metrics_cannot_be_shown_is_said_when_it_begins_and_when_it
         refused = False
         passes.run()
         passes.run()
-    assert [(line["event"], line["ehpa"]) for line in lines] == [
-        ("current metrics cannot be shown", "shop/web"),
-        ("current metrics are shown again", "shop/web"),
+    what = "metadata of EffectiveHorizontalPodAutoscaler"
+    assert [(line["event"], line["object"], line["what"]) for line in lines] == [
+        ("a write was refused", "shop/web", what),
+        ("a refused write was accepted", "shop/web", what),
     ]
 
 
