@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from agents import cli
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
@@ -133,3 +134,27 @@ def test_kubectl_and_the_command_change_the_same_policy_and_why_explains_each_st
         assert list(in_force(scene)) == [f"real/{world.namespace}/*"]
         assert ullage("policy", "set", target, "--mode", "Auto")[0] == 0, "the command may say it again"
     assert in_force(scene)[target].through == ""
+
+
+def test_a_status_that_somebody_keeps_setting_back_is_left_after_three_times_and_the_log_names_them(
+    scene: WatchedScene, world: World
+) -> None:
+    false = {
+        "type": "Applied",
+        "status": "False",
+        "reason": "Refused",
+        "message": "no",
+        "lastTransitionTime": "2026-01-05T12:00:00Z",
+    }
+    status = {"observedGeneration": 1, "conditions": [false | {"observedGeneration": 1}]}
+    with capture_logs() as lines, scene.watching(policies=True):
+        make(world, {"target": CART, "mode": "Off"})
+        for _ in range(4):
+            wait_for(lambda: answer(world)[0] == "True", what="the status is ours")
+            world.ask.patch(f"{path(world)}/cart/status?fieldManager=velero", {"status": status}, kind="merge")
+        told = lambda: [line for line in lines if line["event"] == "somebody else keeps changing an object"]  # noqa: E731
+        wait_for(lambda: bool(told()), what="the log has a warning")
+        assert answer(world)[0] == "False", "left as they made it"
+    assert [(line["object"], line["writer"]) for line in told()] == [(f"{world.namespace}/cart", "velero")]
+    managers = world.ask.request("GET", f"{path(world)}/cart")["metadata"]["managedFields"]
+    assert {entry["manager"] for entry in managers if entry.get("subresource") == "status"} <= {"velero", "ullage-commands"}
