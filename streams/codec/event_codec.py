@@ -47,6 +47,7 @@ class Codec:
         self._decoders: dict[str, Callable[[bytes], Event]] = {}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
         self._last_written: tuple[Event, WrittenEvent] | tuple[None, None] = (None, None)
+        self._last_cause: tuple[Sequence[Place], Headers] = ((), ())
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event | WrittenEvent, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
@@ -65,9 +66,16 @@ class Codec:
             ("ce_source", source.encode()),
             ("ce_subject", subject),
             ("ce_time", time_bytes(written.at)),
-            *(cause_headers(tuple(cause)) if cause else ()),
+            *(self._cause_headers(cause) if cause else ()),
         )
         return NewRecord(self._topics.wire(topic), partition, subject, written.body, headers)
+
+    def _cause_headers(self, cause: Sequence[Place]) -> Headers:
+        last, headers = self._last_cause
+        if cause is not last:  # as below, and to find them by their places takes half as long as the rest of a record
+            headers = cause_headers(tuple(cause))
+            self._last_cause = cause, headers
+        return headers
 
     def _written(self, event: Event) -> WrittenEvent:
         last, written = self._last_written

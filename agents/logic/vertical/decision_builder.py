@@ -14,7 +14,7 @@ import numpy as np
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
-from agents.logic.vertical.decision_texts import BODY, amount_texts, json_text, reason_texts
+from agents.logic.vertical.decision_texts import BODY, amount_texts, json_text, policy_text, reason_texts
 from agents.logic.vertical.estimate_rules import MILLI
 from agents.logic.vertical.memory_leaks import LeakChange
 from agents.logic.vertical.node_caps import NodeRoom
@@ -191,22 +191,25 @@ class RecommendationBatch:
         return [(place, self.containers[place][1]) for place in range(self.begins[number], self.begins[number + 1])]
 
     @cached_property
-    def because_texts(self) -> list[str]:
-        """The grounds of each decision, as the log has them."""
-        reasons, made = reason_texts(self.done, self.builder.settings, self.places), list[str]()
-        # Those of a workload are in the order of their names, as JSON has them.
-        entries = [f"{quoted(name)}:{text}" for (_, name), text in zip(self.containers, reasons, strict=True)]
-        rare_in_all = bool(self.builder.inline() or self.explained or self.builder.settings.policy or self.done.fault)
-        for number, grounds in enumerate(self.grounds):
-            containers = f"{{{','.join(entries[self.begins[number] : self.begins[number + 1]])}}}"
-            policy = "null" if grounds.policy is None else json_text(body(grounds.policy))
-            # Few have more to say, and to find out that there is nothing took longer than the rest.
-            if rare_in_all or grounds.left_out or grounds.floors or self.numbers.cut_down(self.begins[number]):
-                others = {name: json_text(content) for name, content in self._rare(number, grounds).items()}
-                made.append(joined({"containers": containers, "policy": policy, **others}))
-            else:
-                made.append(f'{{"containers":{containers},"policy":{policy}}}')
-        return made
+    def _reasons(self) -> list[str]:
+        """The grounds of each container, as the log has them, in the order of their names, as JSON has them."""
+        reasons = reason_texts(self.done, self.builder.settings, self.places)
+        return [f"{quoted(name)}:{text}" for (_, name), text in zip(self.containers, reasons, strict=True)]
+
+    @cached_property
+    def _rare_in_all(self) -> bool:
+        return bool(self.builder.inline() or self.explained or self.builder.settings.policy or self.done.fault)
+
+    def because_text(self, number: int) -> str:
+        """The grounds of a decision, as the log has them."""
+        grounds, begin = self.grounds[number], self.begins[number]
+        containers = f"{{{','.join(self._reasons[begin : self.begins[number + 1]])}}}"
+        policy = policy_text(grounds.policy)
+        # Few have more to say, and to find out that there is nothing took longer than the rest.
+        if self._rare_in_all or grounds.left_out or grounds.floors or self.numbers.cut_down(begin):
+            others = {name: json_text(content) for name, content in self._rare(number, grounds).items()}
+            return joined({"containers": containers, "policy": policy, **others})
+        return f'{{"containers":{containers},"policy":{policy}}}'
 
     def _rare(self, number: int, grounds: Grounds) -> dict[str, object]:
         """What few decisions have among their grounds."""
@@ -222,8 +225,8 @@ class RecommendationBatch:
     @cached_property
     def written(self) -> list[WrittenEvent]:
         """Each decision as the log has it: what its event would be written as, without building it."""
-        builder, at = self.builder, self.builder.turn.at
-        amounts, because = amount_texts(self.done, self.places, [name for _, name in self.containers]), self.because_texts
+        builder, at, numbers = self.builder, self.builder.turn.at, self.numbers
+        amounts = amount_texts(self.done, self.places, [name for _, name in self.containers])
         at_text, rules, prefix, made = json_text(at), json_text(builder.cited), builder.id_of(""), list[WrittenEvent]()
         prefix_text = json_text(prefix)[:-1]
         source: OomSource | None = None
@@ -237,14 +240,14 @@ class RecommendationBatch:
                 at_text,
                 workload,
                 ",".join(amounts[begin : self.begins[number + 1]]),
-                because[number],
+                self.because_text(number),
                 grounds.pods,
                 "null" if grounds.oom is None else json_text(grounds.last_oom),
                 source_text,
                 rules,
-                quoted(grounds.other_recommender),
+                quoted(grounds.other_recommender) if grounds.policy is not None and grounds.policy.policy.foreign else '""',
                 json_text(grounds.leaks) if grounds.leaks else "[]",
-                json_text(self.numbers.nodes(begin)) if self.numbers.cut_down(begin) else "{}",
+                json_text(numbers.nodes(begin)) if numbers.cut_down(begin) else "{}",
             )
             made.append(WrittenEvent(RequestsRecommended, prefix + subject, at, text.encode()))
         return made
@@ -293,7 +296,7 @@ class DeferredRecommendation:
 
         # Most readers of decisions only read the amounts, so this text is written when it is first needed.
         def because() -> bytes:
-            return of.because_texts[number].encode()
+            return of.because_text(number).encode()
 
         nodes = of.numbers.nodes(of.begins[number])
         return of.builder.event(self.subject, of.grounds[number], amounts, JsonObject(because), nodes)

@@ -6,12 +6,14 @@ The texts are those that `plain_json.dumps` writes of the event, without buildin
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Any
 
 import numpy as np
 import orjson
 
 from agents.engine.tables.row_table import Floats, Indices
+from agents.logic.governing_policies import PolicyRecord
 from agents.logic.usage.buckets import Buckets, cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import UsageSettings
 from agents.logic.vertical.aggregated_usage import REACHED
@@ -29,6 +31,17 @@ _CPU_BUCKETS, _MEMORY_BUCKETS = cpu_buckets(UsageSettings().growth), memory_buck
 def json_text(value: object) -> str:
     """As JSON."""
     return plain_json.dumps(value).decode()
+
+
+def policy_text(record: PolicyRecord | None) -> str:
+    """What `governing_policies.body` has of a policy, as JSON: each workload may have its own, so it is written for each."""
+    if record is None:
+        return "null"
+    policy = record.policy
+    beside = f'"beside":{_quoted(policy.beside)},' if policy.beside else ""
+    vpa = f',"vpa":{_quoted(policy.vpa.key)}' if policy.vpa is not None else ""
+    place, target, version = _quoted(str(record.place)), _quoted(policy.target), _quoted(policy.version)
+    return f'{{{beside}"place":{place},"target":{target},"version":{version}{vpa}}}'
 
 
 _HERE: Any = orjson.Fragment("%s")
