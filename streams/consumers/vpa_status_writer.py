@@ -28,7 +28,7 @@ from streams.clients.kube.vpa_status_client import (
     same,
 )
 from streams.consumers.executing.acting_consumer import RateLimit
-from streams.drift_book import DriftBook
+from streams.contested_writes import DriftBook
 from streams.errors import EdgeError, TryAgain
 
 _TRIES = 5  # reads of an object to which somebody else is writing, before other objects have their turn

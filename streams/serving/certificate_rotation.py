@@ -21,8 +21,8 @@ import structlog
 from schemas.units import Seconds
 from streams.clients.kube import json_objects
 from streams.clients.kube.json_objects import Json, ObjectStore
+from streams.contested_writes import KeptObject
 from streams.errors import BadInput, EdgeError
-from streams.kept_object import KeptObject
 from streams.serving import certificate_making
 from streams.serving.certificate_making import ServingCertificate
 from streams.serving.https_server import CertificateHolder

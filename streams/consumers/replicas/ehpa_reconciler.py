@@ -24,7 +24,7 @@ from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaEvents, EhpaFindings, NotReady
 from streams.consumers.replicas.pass_objects import PassClients, PassMemory, PassObjects, ReplicaClients
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
-from streams.drift_book import DriftBook
+from streams.contested_writes import DriftBook
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]

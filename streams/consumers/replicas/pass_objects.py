@@ -14,8 +14,7 @@ from streams.clients.kube import json_objects
 from streams.clients.kube.controllers import ControllerKey, FoundScale
 from streams.clients.kube.json_objects import ObjectKeeper
 from streams.consumers.replicas.desired_objects import Json
-from streams.drift_book import DriftBook
-from streams.refusal_book import RefusalBook
+from streams.contested_writes import DriftBook, RefusalBook
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ import structlog
 from streams.clients.kube import json_objects
 from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.consumers.executing.holder_lease import micro_time, new_lease, was_faster
+from streams.contested_writes import KeptObject
 from streams.errors import TryAgain
-from streams.kept_object import KeptObject
 from streams.serving import certificate_making
 from streams.serving.certificate_making import CaBundle
 

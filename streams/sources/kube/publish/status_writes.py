@@ -13,9 +13,8 @@ from streams.clients.kube import commanding_objects
 from streams.clients.kube.commanding_objects import CONTROL_KIND, STATUS_MANAGER, CommandingObject
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.pod_objects import AuthoredMeta
-from streams.drift_book import DriftBook
+from streams.contested_writes import DriftBook, RefusalBook
 from streams.errors import GiveUp
-from streams.refusal_book import RefusalBook
 from streams.sources.kube.watch.notifications import ObjectGone
 
 C = TypeVar("C", bound=CommandingObject)
