@@ -27,32 +27,38 @@ class TargetTurns:
     def after(self, had: Mapping[str, Amounts], gave: Mapping[str, Amounts], now: int) -> "TargetTurns":
         """After a further change."""
         count = self.count if self._remembered(now) else 0
-        return TargetTurns(had, gave, count + 1, now) if self.is_turned_by(gave) else TargetTurns(had, gave, count, self.last)
+        return TargetTurns(had, gave, count + 1, now) if self._turned_by(had, gave) else TargetTurns(had, gave, count, self.last)
 
-    def is_turned_by(self, gives: Mapping[str, Amounts]) -> bool:
-        """Whether a change to these requests takes back something that the last one was for."""
-        return any(
-            _opposed(getattr(self.had[name], resource), getattr(self.gave[name], resource), getattr(amounts, resource))
-            for name, amounts in gives.items()
-            if name in self.had and name in self.gave
-            for resource in ("cpu", "memory")
-        )
-
-    def objection(self, gives: Mapping[str, Amounts], now: int) -> str | None:
-        """Why a change to these requests waits; None if it need not."""
-        if self.count <= _FREE or not self._remembered(now) or not self.is_turned_by(gives):
+    def objection(self, has: Mapping[str, Amounts], gives: Mapping[str, Amounts], now: int) -> str | None:
+        """Why a change of a pod's requests waits; None if it need not."""
+        if self.count <= _FREE or not self._remembered(now) or not self._turned_by(has, gives):
             return None
         pause = doubled(_FIRST_PAUSE, self.count - _FREE, longest=_A_DAY)
         if (now - self.last) / 1000 >= pause:
             return None
         return f"pods were stopped for more and for less by turns, {self.count} times; the next turn may come {pause:g} s later"
 
+    def _turned_by(self, has: Mapping[str, Amounts], gives: Mapping[str, Amounts]) -> bool:
+        """Whether a change takes back something that the last one was for."""
+        return any(
+            _opposed(*(getattr(amounts[name], resource) for amounts in (self.had, self.gave, has, gives)))
+            for name in self.had.keys() & self.gave.keys() & has.keys() & gives.keys()
+            for resource in ("cpu", "memory")
+        )
+
     def _remembered(self, now: int) -> bool:
         return now - self.last < 2000 * _A_DAY
 
 
-def _opposed(had: float | None, gave: float | None, gives: float | None) -> bool:
-    """Whether an amount went one way and would go back, by more than rounding."""
-    if had is None or gave is None or gives is None or isclose(had, gave, rel_tol=0.01) or isclose(gave, gives, rel_tol=0.01):
-        return False
-    return (gave > had) is not (gives > gave)
+def _opposed(had: float | None, gave: float | None, has: float | None, gives: float | None) -> bool:
+    """Whether an amount went one way, and would go the other way now and be on the other side of what it became."""
+    # Pods of one workload may differ, and go both ways to one target: that is no turn.
+    first, second, moved = _way(had, gave), _way(has, gives), _way(gave, gives)
+    return first != 0 and first == -second == -moved
+
+
+def _way(before: float | None, after: float | None) -> int:
+    """1 for more, -1 for less, 0 for the same but for rounding."""
+    if before is None or after is None or isclose(before, after, rel_tol=0.001):
+        return 0
+    return 1 if after > before else -1

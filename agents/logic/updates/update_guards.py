@@ -241,7 +241,8 @@ def _turning(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     free = candidate.rescue or situation.advice.only_raises or not disrupts(candidate)
     if turns is None or free or cluster.settings.profile == UpdaterProfile.UPSTREAM:
         return None
-    return turns.objection(changes(situation)[0], cluster.now)
+    has = {container.name: container.requests for container in situation.pod.fact.containers}
+    return turns.objection(has, changes(situation)[0], cluster.now)
 
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:

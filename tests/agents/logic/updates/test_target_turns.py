@@ -113,3 +113,29 @@ def test_upstream_waits_for_nothing() -> None:
     world = World(UpdateMode.RECREATE, profile="upstream")
     list(by_turns(world, 60, 24))
     assert len(world.stopped) == 24 * len(PODS)
+
+
+@pytest.mark.parametrize("step", [0.008, 0.5, 4.0])
+def test_any_turn_counts_however_small_and_among_several_targets(step: float) -> None:
+    world = World(UpdateMode.RECREATE)
+    for minute in range(48 * 60):
+        world.cpu = 1.0 + step * ((0, 2, 1)[minute // 15 % 3])
+        cpu = world.cpu
+        given = [recommend(LATER + minute * MINUTE, low=cpu, target=cpu, high=cpu)] if minute % 15 == 0 else []
+        world.go(minute, recommendations_by_cluster=given)
+    # 864 of 1,152 where each turn counts for nothing.
+    assert len(world.stopped) <= 18 * len(PODS)
+    assert sum(minute >= 1440 for minute in world.stopped) <= 6 * len(PODS)
+
+
+def test_pods_that_differ_and_go_both_ways_to_one_target_make_no_turn() -> None:
+    world = World(UpdateMode.RECREATE)
+    pods = [pod(name, START, containers=(container(2.0 if name in "aceg" else 0.2),)) for name in "abcdefgh"]
+    world.stage = open_stage(*pods, mode=UpdateMode.RECREATE, facts_within=1e9)
+    for minute in range(60):
+        world.cpu = 1.0 - 0.002 * minute
+        cpu = world.cpu
+        given = [recommend(LATER + minute * MINUTE, low=cpu * 0.9, target=cpu, high=cpu * 1.1)]
+        world.go(minute, recommendations_by_cluster=given)
+    assert len(world.stopped) == 16
+    assert "cool-down" not in world.guards
