@@ -69,9 +69,6 @@ def incomplete(node: NodeDetailsChanged, resources: frozenset[str]) -> bool:
     return any(not node.allocatable.get(name, 0) for name in resources)
 
 
-# Learning
-
-
 def learn(
     fact: NodeGroupSeen,
     known: LearnedPattern | None,
@@ -95,8 +92,8 @@ def learn(
     # The same node once more: a device that its plugin has lost for now is not taken for one that new nodes lack.
     again = known is not None and valid and known.node.node == node.node
     if again and known is not None:
-        there = node.allocatable
-        lost = {name: n for name, n in known.node.allocatable.items() if name not in CORE and n and not there.get(name)}
+        had, has = known.node.allocatable, node.allocatable
+        lost = {name: n for name, n in had.items() if name not in CORE and n and not has.get(name)}
         node = replace(node, allocatable={**node.allocatable, **lost})
         # What a node gets or loses later is its own, such as a taint by which somebody takes it out of service. Taken for its
         # group's nature, it would keep the group from growing for ever.
@@ -124,10 +121,9 @@ def trusting(known: LearnedPattern, now: float) -> LearnedPattern:
 
 def _breaks_its_word(known: LearnedPattern) -> bool:
     """Whether a node lacks a label that its cloud promises, or has a taint of which that says nothing."""
-    promise = known.template
-    labels = {} if promise is None else {**promise.labels, HOSTNAME: known.node.labels.get(HOSTNAME)}
-    lacks = any(known.node.labels.get(key) != value for key, value in labels.items())
-    return promise is not None and (lacks or not {*known.node.taints} <= {*promise.taints})
+    # A label of another value tells nodes of one group apart, such as its zone.
+    node, promise = known.node, known.template or NodeTemplateSeen(known.node.labels, known.node.taints, {}, {})
+    return bool(promise.labels.keys() - node.labels.keys() - {HOSTNAME} or {*node.taints} - {*promise.taints})
 
 
 def _as_it_came(node: NodeDetailsChanged, before: NodeDetailsChanged) -> NodeDetailsChanged:
@@ -223,8 +219,10 @@ class GroupPatterns:
             return node
         # Where the newest node was started from another version than the next one, too, the cloud is believed once more.
         new = self._sized(fact_conversion.template(fact.group, fact.template, self._passing), fact)
+        if not known.drifted:
+            return replace(node, labels=pairs({**dict(new.labels), **dict(node.labels)}), taints=new.taints)
         labels = {**dict(node.labels), **{key: value for key, value in new.labels if key != HOSTNAME}}
-        merged = replace(node, labels=pairs(labels), taints=new.taints if known.trusted else node.taints)
+        merged = replace(node, labels=pairs(labels))
         if labels.get(INSTANCE_TYPE) == known.node.labels.get(INSTANCE_TYPE):
             return merged
         return replace(merged, allocatable=new.allocatable, capacity=new.capacity)

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.logic.nodes.cluster import group_patterns
 from agents.logic.nodes.cluster.fact_conversion import TransientTaints
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
+from agents.logic.nodes.cluster.scaler_table_values import KnownNode
+from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.facts.nodes import NodeDetailsRemoved, NodeGroupSeen, NodeInstanceGone, NodeTaint, NodeTemplateSeen
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved
-from schemas.names import PodName
+from schemas.names import Place, PodName
 from schemas.outcomes import Result
 from tests.support.cluster_events import GIB, START, when
 from tests.support.node_cloud import Fault, NodeCloud
@@ -409,3 +412,20 @@ def test_a_group_whose_nodes_always_come_bad_is_tried_after_pauses_that_double_u
     pauses = [later - sooner for sooner, later in pairwise(grown)]
     assert [round(pause) for pause in pauses] == [6, 12, 24, 24, 24]
     assert cloud.waiting
+
+
+def test_a_group_that_is_tried_again_keeps_what_tells_its_nodes_apart() -> None:
+    """A template names one zone; the last node came into another, and without the label `pool`."""
+    zone = "topology.kubernetes.io/zone"
+    template = NodeTemplateSeen({zone: "zone-a", "pool": "x"}, (), BIG, BIG)
+    fact = group("a", template=template)
+    came = node("a-1", "a", labels={zone: "zone-b"}, allocatable=BIG, taints=(NodeTaint("team", "a", "NoSchedule"),))
+    [pattern] = [group_patterns.learn(fact, None, (KnownNode(came, Place("node-changes", 0, 1)), instance("a-1", "a")), ())]
+    assert pattern is not None
+    later = times.to_seconds(came.created) + 6 * 3600.0
+    assert not group_patterns.trusting(pattern, later - 1.0).trusted
+    believed = GroupPatterns({"a": group_patterns.trusting(pattern, later)}, (), TransientTaints(), controllers=frozenset())
+    template_again = believed.of(fact)
+    assert template_again is not None
+    assert dict(template_again.node.labels).items() >= {zone: "zone-b", "pool": "x"}.items()
+    assert not template_again.node.taints
