@@ -89,13 +89,15 @@ class Registrar:
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
         self._kept = KeptObject("MutatingWebhookConfiguration", registration.name, clock)
-        self.registered = False
+        self.registered, self._seen = False, False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Bring the configuration into its wanted state; returns when the server has accepted it."""
         wanted, live = self._registration, self._objects.find(self._registration.name)
+        self._seen |= live is not None
         if live is None and not wanted.own:
-            self.registered = False
+            # Who made another one may have named it otherwise; one that is gone was deleted.
+            self.registered = not self._seen
             return
         there = None if live is None else live.get("webhooks") or []
         ours_alone = wanted.webhooks(certificate_making.joined(ours, at))

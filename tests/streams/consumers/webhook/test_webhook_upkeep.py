@@ -122,17 +122,23 @@ def test_where_others_keep_deleting_the_registration_the_lease_does_not_say_that
     assert scene.leases.writes == writes + 1
 
 
-def test_without_a_registration_of_others_the_lease_waits_for_it() -> None:
+def test_where_others_register_us_the_lease_waits_only_for_a_registration_that_was_deleted() -> None:
     scene = Scene(own=False)
+    scene.round()
+    assert scene.leases.writes == 1, "theirs may have another name"
+    scene.hooks.create("ours", {"metadata": {"name": "ours"}, "webhooks": [{"name": "a.b.c", "clientConfig": SERVICE}]})
+    scene.round()
+    assert scene.leases.writes == 2
+    theirs = scene.hooks.held.pop("ours")
     with capture_logs() as lines:
         for _ in range(3):
             scene.round()
-    assert scene.leases.writes == 0
+    assert scene.leases.writes == 2
     assert scene.consumer.reasons() == []
     assert len([line for line in lines if line["log_level"] == "warning"]) == 1
-    scene.hooks.create("ours", {"metadata": {"name": "ours"}, "webhooks": [{"name": "a.b.c", "clientConfig": SERVICE}]})
+    scene.hooks.held["ours"] = theirs
     scene.round()
-    assert scene.leases.writes == 1
+    assert scene.leases.writes == 3
 
 
 @pytest.mark.parametrize("deleted", [False, True])
