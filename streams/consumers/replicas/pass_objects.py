@@ -7,6 +7,7 @@ annotation) and set back by somebody else is written more and more seldom, too; 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from schemas.times import to_seconds
@@ -54,8 +55,8 @@ class PassObjects:
         """As ObjectKeeper."""
         # A patch has times and metrics in it, so that of one part counts as the same.
         key = namespace, name, f"{part or '/'.join(patch)} of {self.kind}"
-        merge = lambda: self.objects.merge(namespace, name, patch, part=part)  # noqa: E731  # a line less
-        return self.memory.refusals.ask(key, self.generation, self.now, merge)
+        write = partial(self.objects.merge, namespace, name, patch, part=part)
+        return self.memory.refusals.ask(key, self.generation, self.now, write)
 
     def delete(self, namespace: str, name: str, uid: str) -> bool:
         """As ObjectKeeper."""
