@@ -9,7 +9,9 @@ from schemas.names import Amounts
 
 _FREE = 2
 """Turns before the next one waits: somebody makes a change and takes it back."""
-_FIRST_PAUSE, _A_DAY = 1800.0, 86_400.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 96.0
+"""In cool-downs, of which the default is a quarter of an hour."""
+_TWO_DAYS = 172_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,11 @@ class TargetTurns:
         count = self.count if self._remembered(now) else 0
         return TargetTurns(had, gave, count + 1, now) if self._turned_by(had, gave) else TargetTurns(had, gave, count, self.last)
 
-    def objection(self, has: Mapping[str, Amounts], gives: Mapping[str, Amounts], now: int) -> str | None:
-        """Why a change of a pod's requests waits; None if it need not."""
+    def objection(self, has: Mapping[str, Amounts], gives: Mapping[str, Amounts], now: int, cool_down: float) -> str | None:
+        """Why a change of a pod's requests waits; None if it need not. `cool_down`: seconds between two plans for a pod."""
         if self.count <= _FREE or not self._remembered(now) or not self._turned_by(has, gives):
             return None
-        pause = doubled(_FIRST_PAUSE, self.count - _FREE, longest=_A_DAY)
+        pause = cool_down * doubled(_FIRST_PAUSE, self.count - _FREE, longest=_LONGEST_PAUSE)
         if (now - self.last) / 1000 >= pause:
             return None
         return f"pods were stopped for more and for less by turns, {self.count} times; the next turn may come {pause:g} s later"
@@ -47,7 +49,7 @@ class TargetTurns:
         )
 
     def _remembered(self, now: int) -> bool:
-        return now - self.last < 2000 * _A_DAY
+        return now - self.last < _TWO_DAYS
 
 
 def _opposed(had: float | None, gave: float | None, has: float | None, gives: float | None) -> bool:

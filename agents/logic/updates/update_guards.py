@@ -239,10 +239,10 @@ def _turning(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     turns = situation.history.turns if candidate.action is Action.RESIZE else evicted
     # More alone is given at once, so that less has to wait for its turn.
     free = candidate.rescue or situation.advice.only_raises or not disrupts(candidate)
-    if turns is None or free or cluster.settings.profile == UpdaterProfile.UPSTREAM:
+    if turns is None or free:
         return None
     has = {container.name: container.requests for container in situation.pod.fact.containers}
-    return turns.objection(has, changes(situation)[0], cluster.now)
+    return turns.objection(has, changes(situation)[0], cluster.now, cluster.settings.cool_down)
 
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
