@@ -41,8 +41,7 @@ class Codec:
     def __init__(self, topics: Topics, catalogue: Catalogue = CATALOGUE) -> None:
         """`catalogue` is another one in tests only."""
         self._topics, self._catalogue = topics, catalogue
-        self._kinds = {kind.event: kind for kind in catalogue.kinds}
-        self._types = {kind.name: kind.wire.encode() for kind in catalogue.kinds}
+        self._kinds = {kind.event: (kind, ("ce_type", kind.wire.encode())) for kind in catalogue.kinds}
         self._scrapes = ScrapeCodec()
         self._decoders: dict[str, Callable[[bytes], Event]] = {}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
@@ -57,17 +56,18 @@ class Codec:
         Raises ValueError for a time without offset, TypeError for what JSON cannot carry; both are bugs.
         """
         written = event if isinstance(event, WrittenEvent) else self._written(event)
-        kind, subject = self._kinds[written.kind], key.encode()
+        (kind, type_header), subject = self._kinds[written.kind], key.encode()
         headers: Headers = (
             _CONTENT_TYPE,
             _SPEC_VERSION,
             ("ce_id", (_id(kind, written, partition) if written.id is None else written.id).encode()),
-            ("ce_type", self._types[kind.name]),
+            type_header,
             ("ce_source", source.encode()),
             ("ce_subject", subject),
             ("ce_time", time_bytes(written.at)),
-            *(self._cause_headers(cause) if cause else ()),
         )
+        if cause:
+            headers += self._cause_headers(cause)
         return NewRecord(self._topics.wire(topic), partition, subject, written.body, headers)
 
     def _cause_headers(self, cause: Sequence[Place]) -> Headers:

@@ -235,13 +235,13 @@ class RecommendationBatch:
             if grounds.oom_source is not source:  # one object for all workloads of a cluster
                 source, source_text = grounds.oom_source, json_text(grounds.oom_source)
             begin, (subject_text, workload) = self.begins[number], _subject_texts(subject)
-            text = BODY % (
+            texts = (
                 prefix_text + subject_text,
                 at_text,
                 workload,
                 ",".join(amounts[begin : self.begins[number + 1]]),
                 self.because_text(number),
-                grounds.pods,
+                str(grounds.pods),
                 "null" if grounds.oom is None else json_text(grounds.last_oom),
                 source_text,
                 rules,
@@ -249,7 +249,7 @@ class RecommendationBatch:
                 json_text(grounds.leaks) if grounds.leaks else "[]",
                 json_text(numbers.nodes(begin)) if numbers.cut_down(begin) else "{}",
             )
-            made.append(WrittenEvent(RequestsRecommended, prefix + subject, at, text.encode()))
+            made.append(WrittenEvent(RequestsRecommended, prefix + subject, at, BODY.filled(texts).encode()))
         return made
 
     def _decided_by(self, named: Sequence[tuple[int, str]]) -> Mapping[str, object]:
