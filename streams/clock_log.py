@@ -1,6 +1,6 @@
 """Reads the topic `clock` of a log: what counts up to its end, up to a moment, or from a place on."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
@@ -110,6 +110,10 @@ class ClockReader:
     def at(self) -> datetime | None:
         """Event time: that of the last tick; None before the first."""
         return None if self.counted.number < 0 else times.from_ms(self.counted.number)
+
+    def take(self, records: Sequence[Record]) -> list[Tick]:
+        """Take in records that somebody else read, the first of them at the place up to which was read; the ticks among them."""
+        return list(clock_rules.ticks(self.counted, records))
 
     def catch_up(self, *, wait: float = 0.0, most: int | None = None) -> list[Tick]:
         """Read to the end, or until there are `most` ticks; the ticks that came. Raises LogUnavailable.

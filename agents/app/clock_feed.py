@@ -7,10 +7,16 @@ what was read of them.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic, perf_counter
+from typing import Any
 
-from agents.app import supervision
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from agents.app import log_reader, supervision
+from agents.app.faust_internals import ask_nothing_while_fetching
 from agents.app.owned_partition import OwnedPartition
 from agents.app.stage_host import StageHost
 from agents.engine.checkpoint_selection import CheckpointMark, ClockEvidence
@@ -20,6 +26,7 @@ from streams.clock_log import ClockReader, PlaceInClock
 from streams.clock_rules import PARTITION, Counted, Tick
 from streams.errors import LogUnavailable
 from streams.log.kafka_log import KafkaLog
+from streams.log.log_port import Record
 from streams.topics import CLOCK
 from streams.truncated_topics import LostRecords
 
@@ -36,11 +43,12 @@ STANDS_STILL = 1.0
 
 
 class ClockFeed:
-    """One for each worker process. It has a connection of its own, which it uses in a thread."""
+    """One for each worker process. It waits for ticks in the event loop, and asks the log other things in a thread."""
 
     def __init__(self, hosts: tuple[StageHost, ...]) -> None:
         self._hosts, self._plan = hosts, hosts[0].plan
-        self._log = KafkaLog(self._plan.where, longest_fetch_ms=int(WAIT * 1000))
+        self._log = KafkaLog(self._plan.where)
+        self._place = TopicPartition(*clock_log.place(self._plan.topics))
         self._busy = asyncio.Lock()
         self._begun = asyncio.Event()
         self._start = 0
@@ -91,7 +99,7 @@ class ClockFeed:
                 start = self._start
                 try:
                     await self._feed(start)
-                except LogUnavailable:  # it is back, or the worker's own clients say that it is not
+                except (LogUnavailable, KafkaError):  # it is back, or the worker's own clients say that it is not
                     await asyncio.sleep(WAIT)
 
     async def _feed(self, start: int) -> None:
@@ -102,21 +110,47 @@ class ClockFeed:
         reader = self._reader = ClockReader(log, topics, counted)
         if counted.last is not None:
             await self._give([counted.last], start)
-        while start == self._start:
-            if self._hungry():
-                async with self._busy:
-                    ticks = await asyncio.to_thread(partial(reader.catch_up, wait=WAIT, most=TOGETHER))
-                await self._give(ticks, start)
-            else:
-                await asyncio.sleep(YIELD_AFTER)
-            if start == self._start and monotonic() - self._looked > STANDS_STILL / 2:
-                self._looked = monotonic()
-                await self._read_beside()
-            if start == self._start and monotonic() - self._asked > HELD_EVERY:
-                self._asked = monotonic()
-                await self._require_held()
-                if not self._hungry():
-                    self._name_unnamed(reader.counted)
+        async with log_reader.reader(self._plan.where, wait_ms=int(1000 * WAIT)) as consumer:
+            ask_nothing_while_fetching(consumer)
+            consumer.assign([self._place])
+            consumer.seek(self._place, counted.next)
+            while start == self._start:
+                if self._hungry():
+                    await self._give(await self._next_ticks(consumer, reader), start)
+                else:
+                    await asyncio.sleep(YIELD_AFTER)
+                if start == self._start:
+                    await self._look(reader)
+
+    async def _next_ticks(self, consumer: Any, reader: ClockReader) -> list[Tick]:
+        """The ticks that come next, after `WAIT` seconds at most."""
+        at, records = reader.counted.next, []
+        # What the client cannot read is read as everybody else reads the clock, whose errors say what is wrong.
+        with suppress(KafkaError):
+            came = await consumer.getmany(self._place, timeout_ms=int(1000 * WAIT), max_records=TOGETHER)
+            records = [Record(*log_reader.fields_of(message)) for message in came.get(self._place, ())]
+            if not records:
+                return []
+        if records and records[0].offset == at:
+            return reader.take(records)
+        async with self._busy:
+            ticks = await asyncio.to_thread(partial(reader.catch_up, most=TOGETHER))
+        consumer.seek(self._place, reader.counted.next)
+        if reader.counted.next == at:  # the log has lost its end, which comes again
+            await asyncio.sleep(WAIT)
+        return ticks
+
+    async def _look(self, reader: ClockReader) -> None:
+        """Read the inputs that stand still, and ask whether the logs still hold what was read, each after its time."""
+        start = self._start
+        if monotonic() - self._looked > STANDS_STILL / 2:
+            self._looked = monotonic()
+            await self._read_beside()
+        if start == self._start and monotonic() - self._asked > HELD_EVERY:
+            self._asked = monotonic()
+            await self._require_held()
+            if not self._hungry():
+                self._name_unnamed(reader.counted)
 
     def _counted(self) -> Counted:
         """What counted up to the lowest mark of what is open."""

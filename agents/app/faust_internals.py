@@ -145,10 +145,11 @@ def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
 
 
-def ask_nothing_while_fetching(fetcher: Any) -> None:
-    """Let this fetcher of aiokafka look at no partition while it is fetching from every broker."""
+def ask_nothing_while_fetching(consumer: Any) -> None:
+    """Let this consumer of aiokafka, which was started, look at no partition while it is fetching from every broker."""
     # It looks each time somebody takes a partition's records, and five times a second, mostly in vain: a broker gets one request
     # at a time. So it waits until a fetch ends, or the assignment does.
+    fetcher = consumer._fetcher  # noqa: SLF001
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def when_free(assignment: Any) -> Any:
@@ -193,7 +194,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         await super().on_start()
         consumer: Any = self._ensure_consumer()
         wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics)  # noqa: SLF001
-        ask_nothing_while_fetching(consumer._fetcher)  # noqa: SLF001
+        ask_nothing_while_fetching(consumer)
         break_off_after_rebalance(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:

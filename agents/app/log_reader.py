@@ -31,8 +31,11 @@ Lost = Callable[[str, int, int, int], None]
 
 
 @asynccontextmanager
-async def reader(where: KafkaConnection, *, fetch: int = FETCH) -> AsyncIterator[Any]:
-    """A consumer of its own. Reading at an offset that the log no longer has raises OffsetOutOfRangeError."""
+async def reader(where: KafkaConnection, *, fetch: int = FETCH, wait_ms: int = 500) -> AsyncIterator[Any]:
+    """A consumer of its own, whose fetches wait so long for data.
+
+    Reading at an offset that the log no longer has raises OffsetOutOfRangeError.
+    """
     consumer = AIOKafkaConsumer(
         **kafka_client_options.options(where),
         group_id=None,
@@ -41,6 +44,7 @@ async def reader(where: KafkaConnection, *, fetch: int = FETCH) -> AsyncIterator
         enable_auto_commit=False,
         max_partition_fetch_bytes=fetch,
         retry_backoff_ms=_RETRY_MS,
+        fetch_max_wait_ms=wait_ms,
     )
     await consumer.start()
     try:

@@ -35,7 +35,7 @@ from streams.errors import BadInput
 from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
-from streams.log.kafka_reader import LONGEST_FETCH_MS, KafkaReader, OffsetRanges, RangeReader
+from streams.log.kafka_reader import KafkaReader, OffsetRanges, RangeReader
 from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
 from streams.log.log_port import (
     MAX_RECORD_BYTES,
@@ -79,15 +79,14 @@ NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
 class KafkaLog:
     """Connects when first used. Raises LogUnavailable with what to do when Kafka cannot be reached."""
 
-    def __init__(self, where: KafkaConnection, *, longest_fetch_ms: int = LONGEST_FETCH_MS) -> None:
-        """`longest_fetch_ms`: how long a fetch without data may hold up what is read next; see there."""
+    def __init__(self, where: KafkaConnection) -> None:
         self.where = where
         self._counts: dict[str, int] = {}
         self._opening = threading.Lock()
         self._producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
         self._leaders: LeaderQuestions | None = None
-        self._reader = KafkaReader(where, self._offsets, longest_fetch_ms=longest_fetch_ms)
+        self._reader = KafkaReader(where, self._offsets)
         self._range_reader = RangeReader(where, self._offsets)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:

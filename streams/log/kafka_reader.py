@@ -28,22 +28,20 @@ Offsets = Callable[[Collection[TopicAndPartition], int], Mapping[TopicAndPartiti
 LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
 """What the client raises at a position that the log does not have any more: retention, another leader or a new topic took it."""
 PATIENCE = 30.0
-# How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
-# the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either. Who
-# reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did.
-LONGEST_FETCH_MS = 250
+# How long to wait for data before asking whether there should be some, and for how long the broker may hold back a fetch that has
+# none. It answers one request of a connection after the other, so the first fetch of the next partitions waits as long; a caller
+# that does not wait therefore lets the broker not wait either.
+SLICE_MS = 250
 BRIEFLY_MS = 10
 """The same for a caller that does not wait, in further rounds. Not 0, or they would ask in a tight loop."""
-SLICE_MS = 250
-"""How long to wait for data before asking whether there should be some."""
 
 
 class KafkaReader:
     """One consumer behind a lock. `_at` is where it stands or stood last in each partition, where the log had that position."""
 
-    def __init__(self, where: KafkaConnection, offsets: Offsets, *, longest_fetch_ms: int = LONGEST_FETCH_MS) -> None:
+    def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
         """`offsets` uses another connection: on the consumer's own it would queue behind a fetch that waits for data."""
-        self._where, self._offsets, self._longest_ms = where, offsets, longest_fetch_ms
+        self._where, self._offsets = where, offsets
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
         self._at: dict[TopicPartition, int] = {}
@@ -53,13 +51,14 @@ class KafkaReader:
         if not positions:
             return []
         # Who does not wait gets what is there, if need be in a second round, and reads something else then.
-        hold_ms = self._longest_ms if until > monotonic() else BRIEFLY_MS
+        hold_ms = SLICE_MS if until > monotonic() else BRIEFLY_MS
         patience = max(until, monotonic()) + PATIENCE
         with self._lock:
             consumer = self._open()
             while True:
                 ahead = self._seek_to(consumer, positions)
-                records = self._poll(consumer, self._slice_ms(until), limit, hold_ms)
+                slice_ms = min(SLICE_MS, max(0, int((until - monotonic()) * 1000)))
+                records = self._poll(consumer, slice_ms, limit, hold_ms)
                 if records:
                     return records
                 if monotonic() < until:
@@ -110,9 +109,6 @@ class KafkaReader:
         for tp, records in fetched.items():
             self._at[tp] = records[-1].offset + 1
         return [_record(record) for records in fetched.values() for record in records]
-
-    def _slice_ms(self, until: float) -> int:
-        return min(max(SLICE_MS, self._longest_ms), max(0, int((until - monotonic()) * 1000)))
 
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
         """Whether Kafka holds a record that it has not delivered yet. A gap at the end of a partition does not count."""

@@ -1,10 +1,13 @@
 """What the reader of the clock finds out beside ticks: a log that lost what was read, and an input that no tick names."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
 
-from agents.app import supervision
+from agents.app import clock_feed, supervision
 from agents.app.clock_feed import ClockFeed
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
@@ -126,3 +129,94 @@ def test_an_input_that_an_older_clock_does_not_name_is_named() -> None:
     worker.turn()
     worker.feed._name_unnamed(worker.counted)
     assert not any("oom-events" in reason for reason in worker.observer.own_reasons())
+
+
+class Client:
+    """Delivers what the log has from where it stands, as the event loop's client does, or fails once in a given way."""
+
+    def __init__(self, log: LossyLog) -> None:
+        self.log, self.at = log, 0
+        self.error: Exception | None = None
+
+    def seek(self, _place: object, offset: int) -> None:
+        self.at = offset
+
+    async def getmany(self, place: Any, *, timeout_ms: int, max_records: int) -> dict[Any, list[Any]]:
+        assert timeout_ms > 0
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        if self.at > self.log.end(*place):
+            raise OffsetOutOfRangeError
+        records = self.log.poll({tuple(place): self.at}, limit=max_records)
+        self.at = records[-1].offset + 1 if records else self.at
+        return {place: [SimpleNamespace(**_message(record)) for record in records]}
+
+
+def _message(record: Any) -> dict[str, Any]:
+    plain = {name: getattr(record, name) for name in ("topic", "partition", "offset", "key", "value", "headers")}
+    return {**plain, "timestamp": record.timestamp_ms, "checksum": record.epoch}
+
+
+class Reading:
+    """A feed that reads the clock through such a client."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(clock_feed, "WAIT", 0.01)
+        self.worker = Worker()
+        self.client, self.clock = Client(self.worker.log), self.worker.clock
+        self.reader = ClockReader(self.worker.log, PAPERS, Counted())
+
+    def numbers(self) -> list[int]:
+        """The numbers of the ticks that come next."""
+        return [tick.number for tick in asyncio.run(self.worker.feed._next_ticks(self.client, self.reader))]
+
+
+def test_ticks_come_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    assert reading.numbers() == []
+    for number in (500, 1_000, 1_500):
+        reading.clock.write(number)
+    assert reading.numbers() == [500, 1_000, 1_500]
+    reading.clock.write(2_000)
+    assert reading.numbers() == [2_000]
+    assert reading.numbers() == []
+
+
+def test_what_the_client_cannot_read_is_read_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading.clock.write(500)
+    reading.client.error = CorruptRecordException("what the client does not understand")
+    assert reading.numbers() == [500]
+    assert reading.client.at == reading.reader.counted.next  # it goes on after what was read
+    reading.clock.write(1_000)
+    assert reading.numbers() == [1_000]
+
+
+def test_ticks_that_retention_took_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    for number in range(500, 70_000, 500):
+        reading.clock.write(number)
+    reading.worker.log.truncate(*clock_log.place(PAPERS), 100)
+    reading.client.at = 100  # where a client's next record is, when retention has taken those before
+    numbers = reading.numbers()
+    assert numbers[-1] == 69_500
+    assert reading.client.at == reading.reader.counted.next
+
+
+def test_a_lost_end_is_waited_for_without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    for number in (500, 1_000, 1_500):
+        reading.clock.write(number)
+    assert reading.numbers() == [500, 1_000, 1_500]
+    reading.worker.log.elect(*clock_log.place(PAPERS), losing=2)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(clock_feed.asyncio, "sleep", sleep)
+    for times in (1, 2, 3):
+        assert reading.numbers() == []
+        assert len(slept) == times
+    assert reading.reader.counted.next == 3

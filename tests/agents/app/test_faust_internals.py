@@ -172,7 +172,7 @@ def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None
         return "actions"
 
     fetcher._get_actions_per_node = actions
-    faust_internals.ask_nothing_while_fetching(fetcher)
+    faust_internals.ask_nothing_while_fetching(SimpleNamespace(_fetcher=fetcher))
 
     def look(when: str, in_flight: set[int], *tasks: str) -> object:
         fetcher._in_flight = in_flight

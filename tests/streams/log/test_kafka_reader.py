@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agents.app.clock_feed import WAIT
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_reader import LONGEST_FETCH_MS, KafkaReader
+from streams.log.kafka_reader import SLICE_MS, KafkaReader
 
 PLACE = ("clock", 0)
 
@@ -35,14 +34,11 @@ class Consumer:
         return {PLACE: [record][:max_records]}
 
 
-@pytest.mark.parametrize(
-    ("wait", "longest", "fetch"),
-    [(0.0, LONGEST_FETCH_MS, 0), (WAIT, LONGEST_FETCH_MS, LONGEST_FETCH_MS), (WAIT, int(WAIT * 1000), int(WAIT * 1000))],
-)
-def test_a_fetch_waits_as_long_as_its_reader_allows(wait: float, longest: int, fetch: int) -> None:
-    reader = KafkaReader(KafkaConnection("nowhere"), lambda places, _which: dict.fromkeys(places, 0), longest_fetch_ms=longest)
+@pytest.mark.parametrize(("wait", "fetch"), [(0.0, 0), (0.75, SLICE_MS)])
+def test_a_fetch_waits_only_for_a_caller_who_waits(wait: float, fetch: int) -> None:
+    reader = KafkaReader(KafkaConnection("nowhere"), lambda places, _which: dict.fromkeys(places, 0))
     consumer: Any = Consumer()
     reader._consumer = consumer
-    assert reader.poll({PLACE: 0}, until=monotonic() + wait + (0.1 if wait else 0.0), limit=1)
+    assert reader.poll({PLACE: 0}, until=monotonic() + wait, limit=1)
     ((_, waited),) = consumer.waits
     assert waited == fetch
