@@ -60,6 +60,9 @@ def test_files_and_names_that_the_architecture_walks_through_exist() -> None:
     for name in re.findall(r"`(?:[a-z_.]+\.)?([A-Z][A-Za-z]+)\.([a-z_]+)`", text):
         assert f"class {name[0]}" in sources, name
         assert f"def {name[1]}(" in sources or f"def {name[1]}[" in sources, name
+    words = set(re.findall(r"\w+", sources))
+    for name in re.findall(r"`(?:\w+\.)*(\w+_\w+)`", text):
+        assert name in words, name
     for path in re.findall(r"\(((?:agents|streams|schemas)/[\w/]+\.py)\)", text):
         assert (ROOT / path).exists(), path
 
